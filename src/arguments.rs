@@ -49,11 +49,14 @@ impl Sizes {
         let lists = || self.dim.iter().filter(|(_, sizes)| sizes.len() > 1);
         let count = lists().next().map_or(1, |(_, sizes)| sizes.len());
         if let Some((name, sizes)) = lists().find(|(_, sizes)| sizes.len() != count) {
-            let what = format!("`{name}` has {} sizes, and the dimension before it {count}", sizes.len());
+            let what =
+                format!("`{name}` has {} sizes, and the dimension before it {count}", sizes.len());
             return Err(Failure::usage(what));
         }
         let point = |number: usize| {
-            let one = |(name, sizes): &(String, Vec<usize>)| (name.clone(), vec![sizes[number.min(sizes.len() - 1)]]);
+            let one = |(name, sizes): &(String, Vec<usize>)| {
+                (name.clone(), vec![sizes[number.min(sizes.len() - 1)]])
+            };
             Sizes { dim: self.dim.iter().map(one).collect(), ..self.clone() }
         };
         Ok((0..count).map(point).collect())
@@ -67,7 +70,11 @@ impl Sizes {
     /// Returns the bindings of the entry's inputs that the options give.
     pub fn bindings(&self) -> Bindings {
         Bindings {
-            inputs: self.shape.iter().map(|(name, ty)| (name.clone(), Binding::Tensor(ty.clone()))).collect(),
+            inputs: self
+                .shape
+                .iter()
+                .map(|(name, ty)| (name.clone(), Binding::Tensor(ty.clone())))
+                .collect(),
             sizes: self.dims().map(|(name, size)| (name.clone(), size)).collect(),
             parameters: self.set.iter().cloned().collect(),
             ..Bindings::default()
@@ -95,7 +102,9 @@ impl Sizes {
     pub fn refuse_shapes(&self, command: &str) -> Result<(), Failure> {
         match self.shape.is_empty() {
             true => Ok(()),
-            false => Err(Failure::usage(format!("`--shape` is not for `{command}`: the data say the shapes"))),
+            false => Err(Failure::usage(format!(
+                "`--shape` is not for `{command}`: the data say the shapes"
+            ))),
         }
     }
 
@@ -118,7 +127,8 @@ impl Sizes {
 pub fn assume_sizes(function: &Function, bindings: &mut Bindings, size: usize) -> Vec<String> {
     let is_given = |name: &str| matches!(bindings.inputs.get(name), Some(Binding::Tensor(_)));
     let names = |given: bool| {
-        let inputs = function.inputs.iter().filter(move |input| is_given(&input.name.name) == given);
+        let inputs =
+            function.inputs.iter().filter(move |input| is_given(&input.name.name) == given);
         inputs.flat_map(|input| input.dims.iter().flatten()).filter_map(|dim| match &dim.kind {
             DimKind::Name(name) => Some(name),
             DimKind::Size(_) | DimKind::Ellipsis => None,
@@ -179,7 +189,9 @@ pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
         && let Ok(Some(mut dims)) = matches.try_get_many::<(String, Vec<usize>)>("dim")
         && let Some((name, _)) = dims.find(|(_, sizes)| sizes.len() > 1)
     {
-        return Err(Failure::usage(format!("`--dim {name}` takes one size; `tilec bench` sweeps over several")));
+        return Err(Failure::usage(format!(
+            "`--dim {name}` takes one size; `tilec bench` sweeps over several"
+        )));
     }
     let shape = twice::<TensorType>(matches, "shape").map(|name| format!("the shape of `{name}`"));
     let dim = twice::<Vec<usize>>(matches, "dim").map(|name| format!("the size `{name}`"));
@@ -194,7 +206,10 @@ pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
 
 /// Returns a name that an option binds more than once. `None` as well if the command has no such
 /// option with values of type `T`.
-fn twice<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, option: &str) -> Option<&'a str> {
+fn twice<'a, T: Clone + Send + Sync + 'static>(
+    matches: &'a ArgMatches,
+    option: &str,
+) -> Option<&'a str> {
     let values = matches.try_get_many::<(String, T)>(option).ok()??;
     let mut known = HashSet::new();
     values.map(|(name, _)| name.as_str()).find(|name| !known.insert(*name))
@@ -257,7 +272,11 @@ pub fn shape(text: &str) -> Result<(String, TensorType), String> {
     let shape: Vec<usize> = match sizes {
         "" => Vec::new(),
         _ => sizes.split('x').map(size).collect::<Result<_, _>>().map_err(|what| {
-            if sizes.contains(',') { format!("expected sizes with `x` between them, as in {name}=2x3") } else { what }
+            if sizes.contains(',') {
+                format!("expected sizes with `x` between them, as in {name}=2x3")
+            } else {
+                what
+            }
         })?,
     };
     Ok((name, TensorType::new(dtype, shape)))
@@ -279,7 +298,9 @@ pub fn dim(text: &str) -> Result<(String, Vec<usize>), String> {
 pub fn input(text: &str) -> Result<(String, Input), String> {
     let (name, value) = name_and_value(text)?;
     let input = if let Some(integer) = integer(value)? {
-        Input::Number(i32::try_from(integer).map_or(Scalar::from_i64(DType::I64, integer), Scalar::i32))
+        Input::Number(
+            i32::try_from(integer).map_or(Scalar::from_i64(DType::I64, integer), Scalar::i32),
+        )
     } else if let Ok(boolean) = value.parse::<bool>() {
         Input::Number(Scalar::bool(boolean))
     } else if value.starts_with(|c: char| c.is_ascii_digit() || "-+.".contains(c))
@@ -395,7 +416,10 @@ mod tests {
     fn sizes() {
         let sizes = ["8", "10_000", "1e7", "2.5e3", "1_0e2"].map(size);
         assert_eq!(sizes, [Ok(8), Ok(10_000), Ok(10_000_000), Ok(2500), Ok(1000)]);
-        for text in ["", "-1", "2.0", "2.5e0", "1e-1", "_1", "1_", "1e400", "1e16", "+e1", "nan", "0x8", "1,2"] {
+        for text in [
+            "", "-1", "2.0", "2.5e0", "1e-1", "_1", "1_", "1e400", "1e16", "+e1", "nan", "0x8",
+            "1,2",
+        ] {
             assert_eq!(size(text), Err(format!("`{text}` is not a size")));
         }
         assert_eq!(dim("N=8,1e3"), Ok(("N".into(), vec![8, 1000])));
@@ -407,7 +431,10 @@ mod tests {
         assert_eq!(setting("units=10"), Ok(("units".into(), Setting::Int(10))));
         assert_eq!(setting("rate=-0.5"), Ok(("rate".into(), Setting::Float(-0.5))));
         assert_eq!(setting("bias=false"), Ok(("bias".into(), Setting::Bool(false))));
-        assert_eq!(setting("activation=relu"), Ok(("activation".into(), Setting::Name("relu".into()))));
+        assert_eq!(
+            setting("activation=relu"),
+            Ok(("activation".into(), Setting::Name("relu".into())))
+        );
         assert_eq!(setting("units=4294967299"), Ok(("units".into(), Setting::Int(4294967299))));
         let message = "`99999999999999999999` does not fit a 64-bit integer";
         assert_eq!(setting("units=99999999999999999999"), Err(message.into()));
@@ -417,7 +444,10 @@ mod tests {
     #[test]
     fn inputs() {
         assert_eq!(input("S=3"), Ok(("S".into(), Input::Number(Scalar::i32(3)))));
-        assert_eq!(input("S=4294967299"), Ok(("S".into(), Input::Number(Scalar::from_i64(DType::I64, 4294967299)))));
+        assert_eq!(
+            input("S=4294967299"),
+            Ok(("S".into(), Input::Number(Scalar::from_i64(DType::I64, 4294967299))))
+        );
         let message = "`-99999999999999999999` does not fit a 64-bit integer";
         assert_eq!(input("S=-99999999999999999999"), Err(message.into()));
         assert_eq!(input("S=1e60"), Err("`1e60` does not fit an f32".into()));

@@ -40,7 +40,9 @@ pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Devi
         Some(name) => Device::named(&name)?,
         None => match saved(terminal) {
             Some(name) => Device::named(&name).inspect_err(|_| {
-                terminal.note(&format!("`{name}` was chosen by `tilec setup`, which can choose another"));
+                terminal.note(&format!(
+                    "`{name}` was chosen by `tilec setup`, which can choose another"
+                ));
             })?,
             None => Device::best()?,
         },
@@ -74,8 +76,10 @@ fn line(device: &DeviceInfo) -> String {
     let star = if device.default { '*' } else { ' ' };
     let memory = device.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
     let profile = &device.profile;
-    let mut text =
-        format!("{star} {:<8}{} ({}, {}{memory})\n", device.name, device.adapter, device.backend, device.kind);
+    let mut text = format!(
+        "{star} {:<8}{} ({}, {}{memory})\n",
+        device.name, device.adapter, device.backend, device.kind
+    );
     if profile.max_invocations > 1 {
         let binding = profile.max_binding_bytes >> 20;
         let shared = profile.max_shared_bytes >> 10;

@@ -139,13 +139,19 @@ pub fn emit(arguments: &Emit, inputs: &Inputs, terminal: &Terminal) -> Result<()
     }
 }
 
-fn compile(arguments: &Emit, inputs: &Inputs, source: &Source, terminal: &Terminal) -> Result<(Graph, Plan), Failure> {
+fn compile(
+    arguments: &Emit,
+    inputs: &Inputs,
+    source: &Source,
+    terminal: &Terminal,
+) -> Result<(Graph, Plan), Failure> {
     let (profile, tuned) = match &arguments.target {
         Scheduled::Generic => (Profile::generic(), Arc::default()),
         Scheduled::Apple => (Profile::apple(), Arc::default()),
         Scheduled::Cpu => (Device::cpu().profile(), Arc::default()),
         Scheduled::Device(name) => {
-            let device = open(Some(name), false, terminal).map_err(|error| source.failed(&error))?;
+            let device =
+                open(Some(name), false, terminal).map_err(|error| source.failed(&error))?;
             (device.profile(), device.tuned())
         }
     };
@@ -158,11 +164,15 @@ fn compile(arguments: &Emit, inputs: &Inputs, source: &Source, terminal: &Termin
     let entry = inputs.sizes.entry.as_deref();
     let mut bindings = inputs.bindings_with(&inputs.read(source)?);
     let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
-    let targets = if arguments.train { take_targets(function, &mut bindings) } else { BTreeMap::new() };
+    let targets =
+        if arguments.train { take_targets(function, &mut bindings) } else { BTreeMap::new() };
     let assumed = assume_sizes(function, &mut bindings, ASSUMED);
     if !assumed.is_empty() {
         let names = assumed.join(" = ");
-        terminal.note(&format!("{names} = {ASSUMED} is assumed; `--dim {}=…` gives another size", assumed[0]));
+        terminal.note(&format!(
+            "{names} = {ASSUMED} is assumed; `--dim {}=…` gives another size",
+            assumed[0]
+        ));
     }
     let rejected = |errors: Vec<Diagnostic>| source.rejected(&errors);
     let mut graph = lower(program, entry, &bindings).map_err(rejected)?.graph;
@@ -185,9 +195,11 @@ fn planned(
         narrow(&mut graph, dtype);
     }
     pipeline::optimise(&mut graph);
-    let plan = pipeline::plan_with(&graph, profile, options).map_err(|error| match error.diagnostic(&graph) {
-        Some(diagnostic) => source.rejected(&[diagnostic]),
-        None => Failure::machine(error.to_string()),
+    let plan = pipeline::plan_with(&graph, profile, options).map_err(|error| {
+        match error.diagnostic(&graph) {
+            Some(diagnostic) => source.rejected(&[diagnostic]),
+            None => Failure::machine(error.to_string()),
+        }
     })?;
     Ok((graph, plan))
 }
@@ -195,7 +207,10 @@ fn planned(
 /// Returns the graph of an ONNX file.
 fn onnx_graph(arguments: &Emit, inputs: &Inputs, source: &Source) -> Result<Graph, Failure> {
     if arguments.train {
-        return Err(Failure::input(format!("{} is an ONNX file, which cannot be trained", source.path.display())));
+        return Err(Failure::input(format!(
+            "{} is an ONNX file, which cannot be trained",
+            source.path.display()
+        )));
     }
     Ok(source.onnx_network(inputs)?.graph)
 }
@@ -221,7 +236,9 @@ fn step(
 ) -> Result<Graph, Vec<Diagnostic>> {
     let (graph, types) = training_step(source, entry, bindings, &targets, model)?;
     for (name, ty) in types.iter().filter(|(name, _)| !targets.contains_key(*name)) {
-        terminal.note(&format!("the target of {name} is assumed to be {ty}; `--shape {name}=…` gives another"));
+        terminal.note(&format!(
+            "the target of {name} is assumed to be {ty}; `--shape {name}=…` gives another"
+        ));
     }
     Ok(graph)
 }
@@ -245,7 +262,8 @@ pub fn training_step(
         Ok((train(source.model.program(), entry, bindings, &given)?.graph, types))
     };
     let alike = |ty: &TensorType| ty.clone();
-    let class = |ty: &TensorType| TensorType::new(DType::I32, &ty.shape[..ty.rank().saturating_sub(1)]);
+    let class =
+        |ty: &TensorType| TensorType::new(DType::I32, &ty.shape[..ty.rank().saturating_sub(1)]);
     with(&alike).or_else(|errors: Vec<Diagnostic>| with(&class).map_err(|_| errors))
 }
 
@@ -309,7 +327,12 @@ fn shaders(plan: &Plan, target: Target) -> Result<Vec<Listing>, Failure> {
     let listings = kernels.map(|kernel| {
         let listing = write(kernel, target).map_err(|error| Failure::input(error.to_string()))?;
         let file = format!("{}.{}", kernel.name, target.extension());
-        Ok(Listing { kind: target.name(), file, text: listing.text(), binary: Some(listing.bytes()) })
+        Ok(Listing {
+            kind: target.name(),
+            file,
+            text: listing.text(),
+            binary: Some(listing.bytes()),
+        })
     });
     listings.collect()
 }

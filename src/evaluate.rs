@@ -50,12 +50,16 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
     let failed = |error: Error| source.failed(&error);
     sizes.refuse_shapes("evaluate")?;
     let device = arguments.device.open(terminal).map_err(failed)?;
-    let mut trainer = sizes.apply_to_trainer(source.model.trainer(&device)).build().map_err(failed)?;
+    let mut trainer =
+        sizes.apply_to_trainer(source.model.trainer(&device)).build().map_err(failed)?;
     if !arguments.weights.load_into_trainer(&mut trainer).map_err(failed)? {
         terminal.note("without `--weights`, the weights have their initial values");
     }
-    let samples = folder::open_for(&arguments.data, &Wanted { pixels: arguments.pictures, ..trainer.wanted() })
-        .map_err(failed)?;
+    let samples = folder::open_for(
+        &arguments.data,
+        &Wanted { pixels: arguments.pictures, ..trainer.wanted() },
+    )
+    .map_err(failed)?;
     terminal.note_unused_data(&samples);
     let data: Box<dyn Dataset> = samples.test.unwrap_or(samples.train);
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
@@ -69,7 +73,11 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
         true => print(format!("{}\n", json(&results, data.len(), seconds)).as_bytes()),
         false => {
             print(table(&results).as_bytes())?;
-            terminal.note(&format!("{} samples in {seconds:.1} s on {}", data.len(), device.name()));
+            terminal.note(&format!(
+                "{} samples in {seconds:.1} s on {}",
+                data.len(),
+                device.name()
+            ));
             Ok(())
         }
     }

@@ -19,14 +19,16 @@ pub struct Fmt {
 
 /// Formats every file, also after one with errors. A file with syntax errors is left as it is.
 pub fn fmt(arguments: &Fmt, terminal: &Terminal) -> Result<(), Failure> {
-    let failures = arguments.files.iter().filter_map(|file| fmt_file(file, arguments.check, terminal).err());
+    let failures =
+        arguments.files.iter().filter_map(|file| fmt_file(file, arguments.check, terminal).err());
     failures.reduce(Failure::and).map_or(Ok(()), Err)
 }
 
 fn fmt_file(file: &Path, check: bool, terminal: &Terminal) -> Result<(), Failure> {
     let text = read(file)?;
-    let formatted = tile_lang::format(&text)
-        .map_err(|errors| terminal.rejected(&Sources::new(file.to_string_lossy(), text.as_str()), &errors))?;
+    let formatted = tile_lang::format(&text).map_err(|errors| {
+        terminal.rejected(&Sources::new(file.to_string_lossy(), text.as_str()), &errors)
+    })?;
     if formatted == text {
         Ok(())
     } else if check {

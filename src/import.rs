@@ -31,8 +31,14 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     let device = Device::cpu();
     let inputs = arguments.inputs.with_assumed(&source.model, terminal);
     let failed = |error| source.failed(&error);
-    let imported = inputs.builder(&source, &device, &inputs.read(&source)?)?.import().map_err(failed)?;
-    let name = arguments.file.file_name().unwrap_or_default().to_string_lossy().replace(char::is_control, "_");
+    let imported =
+        inputs.builder(&source, &device, &inputs.read(&source)?)?.import().map_err(failed)?;
+    let name = arguments
+        .file
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .replace(char::is_control, "_");
     let Some(output) = &arguments.output else {
         return print(format!("// {name}\n\n{}", imported.text()).as_bytes());
     };
@@ -44,7 +50,10 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
         )));
     }
     if output.is_dir() {
-        let what = format!("{} is a folder: the program wants a name, such as model.tile", output.display());
+        let what = format!(
+            "{} is a folder: the program wants a name, such as model.tile",
+            output.display()
+        );
         return Err(Failure::usage(what));
     }
     has_extension("--output", output, &["tile"])?;
@@ -59,8 +68,11 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
         std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
     }
     let beside = weights.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let head =
-        if has_weights { format!("// {name}; its weights are in {beside}.\n\n") } else { format!("// {name}\n\n") };
+    let head = if has_weights {
+        format!("// {name}; its weights are in {beside}.\n\n")
+    } else {
+        format!("// {name}\n\n")
+    };
     // The weights come first: the program is useless without them.
     if has_weights {
         imported.save_weights(&weights).map_err(failed)?;

@@ -54,7 +54,9 @@ impl Inputs {
     /// Returns [`Inputs::bindings`] and the types of the tensors that [`Inputs::read`] returned.
     pub fn bindings_with(&self, given: &BTreeMap<String, Tensor>) -> Bindings {
         let mut bindings = self.bindings();
-        bindings.inputs.extend(given.iter().map(|(name, tensor)| (name.clone(), Binding::Tensor(tensor.ty().clone()))));
+        bindings.inputs.extend(
+            given.iter().map(|(name, tensor)| (name.clone(), Binding::Tensor(tensor.ty().clone()))),
+        );
         bindings
     }
 
@@ -67,11 +69,16 @@ impl Inputs {
             Input::File(path) => Some((name, path)),
             Input::Number(_) | Input::Numbers(_) => None,
         });
-        let (pictures, arrays): (Vec<_>, Vec<(&String, &PathBuf)>) = files.partition(|(_, path)| is_picture(path));
+        let (pictures, arrays): (Vec<_>, Vec<(&String, &PathBuf)>) =
+            files.partition(|(_, path)| is_picture(path));
         for (name, path) in arrays {
             let tensor = npy::open(path).map_err(|error| {
                 let what = format!("{}: {error}", path.display());
-                let help = if matches!(error, NpyError::Io(_)) { "" } else { "numpy.save writes such a file" };
+                let help = if matches!(error, NpyError::Io(_)) {
+                    ""
+                } else {
+                    "numpy.save writes such a file"
+                };
                 source.wrong_input(entry, name, "E0301", &what, help)
             })?;
             given.insert(name.clone(), tensor);
@@ -83,10 +90,18 @@ impl Inputs {
         }
         let known = self.bindings_with(&given);
         for (name, path) in pictures {
-            let refused = |what: &str, help: &str| source.wrong_input(entry, name, "E0301", what, help);
+            let refused =
+                |what: &str, help: &str| source.wrong_input(entry, name, "E0301", what, help);
             let declared = source.model.declared(entry, name, &known).ok_or_else(|| {
-                let what = format!("`{name}` is no input whose number of axes is known, and so none for a picture");
-                refused(&what, &format!("the header can say it, `{name}[H, W, 3]`, or `--shape {name}=224x224x3`"))
+                let what = format!(
+                    "`{name}` is no input whose number of axes is known, and so none for a picture"
+                );
+                refused(
+                    &what,
+                    &format!(
+                        "the header can say it, `{name}[H, W, 3]`, or `--shape {name}=224x224x3`"
+                    ),
+                )
             })?;
             let picture = picture::read(path, &declared, self.pictures);
             let tensor = picture.map_err(|error| {
@@ -97,7 +112,8 @@ impl Inputs {
             })?;
             given.insert(name.clone(), tensor);
         }
-        as_model_takes(&source.model, entry, &self.bindings(), &mut given).map_err(|error| source.failed(&error))?;
+        as_model_takes(&source.model, entry, &self.bindings(), &mut given)
+            .map_err(|error| source.failed(&error))?;
         Ok(given)
     }
 
@@ -110,15 +126,19 @@ impl Inputs {
         let unknown = || Declared { dtype: DType::F32, sizes: vec![None], channels_last: false };
         let declared = declared.unwrap_or_else(unknown);
         let Declared { dtype, sizes, .. } = &declared;
-        let known = sizes.iter().flatten().try_fold(1usize, |product, size| product.checked_mul(*size));
+        let known =
+            sizes.iter().flatten().try_fold(1usize, |product, size| product.checked_mul(*size));
         let rest = known.filter(|known| *known > 0 && numbers.len().is_multiple_of(*known));
         let rest = rest.map(|known| numbers.len() / known);
         // All open sizes but the last are 1, such as the number of samples.
         let last = sizes.iter().rposition(Option::is_none);
-        let size = |(axis, size): (usize, &Option<usize>)| size.or(if Some(axis) == last { rest } else { Some(1) });
+        let size = |(axis, size): (usize, &Option<usize>)| {
+            size.or(if Some(axis) == last { rest } else { Some(1) })
+        };
         let shape: Option<Vec<usize>> = sizes.iter().enumerate().map(size).collect();
         let scalars = numbers.iter().map(|number| Scalar::from_f64(*dtype, *number));
-        let array = shape.and_then(|shape| Tensor::from_scalars(TensorType::new(*dtype, shape), scalars));
+        let array =
+            shape.and_then(|shape| Tensor::from_scalars(TensorType::new(*dtype, shape), scalars));
         array.ok_or_else(|| {
             let what = format!("{} numbers do not fill {}", numbers.len(), declared.shape());
             source.wrong_input(entry, name, "E0301", &what, "the numbers are in row-major order")
@@ -145,9 +165,16 @@ impl Inputs {
         let mut builder = self.sizes.apply(builder);
         for (name, ty) in &self.sizes.shape {
             if let Some(tensor) = given.get(name).filter(|tensor| tensor.ty() != ty) {
-                let what = format!("the array for `{name}` is {}, but `--shape` says {ty}", tensor.ty());
+                let what =
+                    format!("the array for `{name}` is {}, but `--shape` says {ty}", tensor.ty());
                 let help = "leave `--shape` out: an array brings its own";
-                return Err(source.wrong_input(self.sizes.entry.as_deref(), name, "E0303", &what, help));
+                return Err(source.wrong_input(
+                    self.sizes.entry.as_deref(),
+                    name,
+                    "E0303",
+                    &what,
+                    help,
+                ));
             }
         }
         for (name, tensor) in given {
@@ -169,7 +196,8 @@ impl Inputs {
     pub fn with_assumed(&self, model: &Model, terminal: &Terminal) -> Inputs {
         let mut assumed = self.clone();
         let shapes = self.sizes.shape.iter().map(|(name, _)| name.as_str());
-        let given: Vec<&str> = shapes.chain(self.input.iter().map(|(name, _)| name.as_str())).collect();
+        let given: Vec<&str> =
+            shapes.chain(self.input.iter().map(|(name, _)| name.as_str())).collect();
         let mut names = model.onnx_sizes(&given);
         names.retain(|name| !self.sizes.dim.iter().any(|(known, _)| known == name));
         if let Some(first) = names.first() {
@@ -179,13 +207,16 @@ impl Inputs {
         assumed.sizes.dim.extend(names.into_iter().map(|name| (name.to_owned(), vec![1])));
         let bindings = assumed.bindings();
         for input in model.onnx_inputs().into_iter().filter(|input| !given.contains(input)) {
-            let Some(declared) = model.declared(None, input, &bindings).filter(|d| d.sizes.contains(&None)) else {
+            let Some(declared) =
+                model.declared(None, input, &bindings).filter(|d| d.sizes.contains(&None))
+            else {
                 continue;
             };
             terminal.note(&format!(
                 "sizes of `{input}` without a name are assumed to be 1; `--shape {input}=…` gives others"
             ));
-            let shape: Vec<usize> = declared.sizes.into_iter().map(|size| size.unwrap_or(1)).collect();
+            let shape: Vec<usize> =
+                declared.sizes.into_iter().map(|size| size.unwrap_or(1)).collect();
             assumed.sizes.shape.push((input.to_owned(), TensorType::new(declared.dtype, shape)));
         }
         assumed

@@ -19,7 +19,8 @@ pub fn watch() -> Result<(), Failure> {
                 std::process::exit(130);
             }
         };
-        ctrlc::set_handler(handler).map_err(|error| Failure::machine(format!("cannot watch for Ctrl-C: {error}")))?;
+        ctrlc::set_handler(handler)
+            .map_err(|error| Failure::machine(format!("cannot watch for Ctrl-C: {error}")))?;
         *watched = true;
     }
     Ok(())

@@ -102,8 +102,8 @@ fn main() -> ExitCode {
         Ok(matches) => matches,
         Err(error) => return wrong_usage(error),
     };
-    let arguments =
-        Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Arguments::command()).exit());
+    let arguments = Arguments::from_arg_matches(&matches)
+        .unwrap_or_else(|error| error.format(&mut Arguments::command()).exit());
     let result = arguments::once(&matches).and_then(|()| carry_out(arguments, started));
     terminal::exit(result)
 }
@@ -114,7 +114,8 @@ fn wrong_usage(error: clap::Error) -> ExitCode {
         return terminal::exit(Err(failure));
     }
     if let (ErrorKind::MissingRequiredArgument, Some(file)) = (error.kind(), only_a_file()) {
-        let what = format!("{file} is not enough: say what to do with it, as in `tilec check {file}`");
+        let what =
+            format!("{file} is not enough: say what to do with it, as in `tilec check {file}`");
         let commands = "`tilec --help` lists the commands, and `--emit KIND` prints a listing";
         return terminal::exit(Err(Failure::usage(format!("{what}; {commands}"))));
     }
@@ -146,7 +147,10 @@ fn carry_out(arguments: Arguments, started: Instant) -> Result<(), Failure> {
         (Some(Command::Setup(arguments)), _) => setup::setup(&arguments, &terminal),
         (None, Some(emit)) => emit::emit(&emit, &arguments.inputs, &terminal),
         (None, None) => Arguments::command()
-            .error(ErrorKind::MissingRequiredArgument, "<FILE> with --emit is missing, or a command")
+            .error(
+                ErrorKind::MissingRequiredArgument,
+                "<FILE> with --emit is missing, or a command",
+            )
             .exit(),
     }
 }
@@ -165,7 +169,8 @@ fn unknown_option(error: &clap::Error) -> Option<Failure> {
     let options = |command: &clap::Command| -> Vec<String> {
         command.get_arguments().filter_map(|known| known.get_long()).map(str::to_owned).collect()
     };
-    let others = command.get_subcommands().filter(|other| options(other).iter().any(|known| known == name));
+    let others =
+        command.get_subcommands().filter(|other| options(other).iter().any(|known| known == name));
     let others: Vec<String> = others.map(|other| format!("`tilec {}`", other.get_name())).collect();
     let own: Vec<String> = options(current).iter().map(|known| format!("--{known}")).collect();
     let help = match did_you_mean(option, own.iter().map(String::as_str)) {
@@ -188,7 +193,8 @@ fn only_a_file() -> Option<String> {
 fn no_such_command() -> Option<clap::Error> {
     let word = std::env::args_os().nth(1)?.into_string().ok()?;
     let mut command = Arguments::command();
-    let is_known = command.get_subcommands().any(|known| known.get_name() == word) || word == "help";
+    let is_known =
+        command.get_subcommands().any(|known| known.get_name() == word) || word == "help";
     if is_known || word.starts_with('-') || source::is_meant_as_a_file(Path::new(&word)) {
         return None;
     }

@@ -8,7 +8,13 @@ use crate::terminal::Terminal;
 /// Prints where and how each step of a plan runs, with `--verbose` only.
 pub fn detail(plan: Option<&Plan>, device: &Device, terminal: &Terminal) {
     let Some(plan) = plan.filter(|_| terminal.verbose) else { return };
-    terminal.detail(&format!("{} of {} on {} ({}):", bytes(plan.memory()), plan.name, device.name(), device.adapter()));
+    terminal.detail(&format!(
+        "{} of {} on {} ({}):",
+        bytes(plan.memory()),
+        plan.name,
+        device.name(),
+        device.adapter()
+    ));
     plan.placement().for_each(|line| terminal.detail(&format!("  {}: {line}", device.name())));
 }
 
@@ -28,7 +34,8 @@ pub fn bytes(bytes: u64) -> String {
 /// Formats `1,234,567`.
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
+    let groups =
+        digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
     groups.collect::<Vec<_>>().join(",")
 }
 
@@ -39,6 +46,9 @@ mod tests {
     #[test]
     fn numbers() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0, 1023, 1024, 1 << 40].map(bytes), ["0.00 B", "1023.00 B", "1.00 KB", "1.00 TB"]);
+        assert_eq!(
+            [0, 1023, 1024, 1 << 40].map(bytes),
+            ["0.00 B", "1023.00 B", "1.00 KB", "1.00 TB"]
+        );
     }
 }

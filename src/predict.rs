@@ -102,7 +102,8 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
             }
             let form = scores.or_else(|| sums_to_one(&row).then_some(Scores::Probabilities));
             let is_classifier = !labels.is_empty() || arguments.top.is_some();
-            let form = form.or(is_classifier.then_some(Scores::Logits)).filter(|_| !predictor.is_map);
+            let form =
+                form.or(is_classifier.then_some(Scores::Logits)).filter(|_| !predictor.is_map);
             let line = match form {
                 Some(form) => classes(arguments, &labels, sample, &form.probabilities(&row)),
                 None => values(arguments, sample, &row),
@@ -127,7 +128,9 @@ fn batch_size(declared: &Declared, wanted: usize) -> usize {
 
 /// Returns whether scores must be the probabilities of several classes: non-negative, with sum 1.
 fn sums_to_one(scores: &[f64]) -> bool {
-    scores.len() > 1 && scores.iter().all(|score| *score >= 0.0) && (scores.iter().sum::<f64>() - 1.0).abs() < 1e-3
+    scores.len() > 1
+        && scores.iter().all(|score| *score >= 0.0)
+        && (scores.iter().sum::<f64>() - 1.0).abs() < 1e-3
 }
 
 /// Returns the one input of the model that has no default.
@@ -137,7 +140,8 @@ fn only_input(sizes: &Sizes, source: &Source) -> Result<(String, Declared), Fail
     let names: Vec<String> = match source.model.is_onnx() {
         true => source.model.onnx_inputs().into_iter().map(str::to_owned).collect(),
         false => {
-            let function = source.model.program().entry(entry).map_err(|error| source.rejected(&[error]))?;
+            let function =
+                source.model.program().entry(entry).map_err(|error| source.rejected(&[error]))?;
             let open = function.inputs.iter().filter(|input| input.default.is_none());
             open.map(|input| input.name.name.clone()).collect()
         }
@@ -153,7 +157,9 @@ fn only_input(sizes: &Sizes, source: &Source) -> Result<(String, Declared), Fail
         Some(declared) if !declared.sizes.is_empty() => Ok((name.clone(), declared)),
         _ => {
             let what = format!("`{name}` has no axis of samples");
-            let help = format!("declare it in the header, as in `{name}[N, 28, 28]`, or with `--shape {name}=1x28x28`");
+            let help = format!(
+                "declare it in the header, as in `{name}[N, 28, 28]`, or with `--shape {name}=1x28x28`"
+            );
             Err(source.wrong_input(entry, name, "E0301", &what, &help))
         }
     }
@@ -168,14 +174,16 @@ fn read_labels(path: &Path) -> Result<Vec<String>, Failure> {
 fn read_samples(arguments: &Predict, declared: &Declared) -> Result<Vec<Sample>, Failure> {
     let mut samples = Vec::new();
     for path in &arguments.inputs {
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let extension =
+            path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         match extension.to_ascii_lowercase().as_str() {
             _ if path.is_dir() => add_folder(path, &mut samples)?,
             _ if is_picture(path) => samples.push(picture_sample(path)),
             "npy" => add_array(path, read_array(path)?, declared, &mut samples)?,
             "csv" => {
                 let width = declared.sizes.get(1).copied().flatten();
-                let rows = table::read_inputs(path, width).map_err(|error| Failure::input(error.to_string()))?;
+                let rows = table::read_inputs(path, width)
+                    .map_err(|error| Failure::input(error.to_string()))?;
                 add_array(path, rows, declared, &mut samples)?;
             }
             _ => {
@@ -196,8 +204,11 @@ fn add_folder(path: &Path, samples: &mut Vec<Sample>) -> Result<(), Failure> {
     let before = samples.len();
     let mut open = vec![path.to_owned()];
     while let Some(folder) = open.pop() {
-        let entries = folder::entries(&folder).map_err(|error| Failure::input(error.to_string()))?;
-        samples.extend(entries.iter().filter(|path| is_picture(path)).map(|path| picture_sample(path)));
+        let entries =
+            folder::entries(&folder).map_err(|error| Failure::input(error.to_string()))?;
+        samples.extend(
+            entries.iter().filter(|path| is_picture(path)).map(|path| picture_sample(path)),
+        );
         // Links to folders are not followed, because they may lead around in circles.
         open.extend(entries.into_iter().rev().filter(|path| path.is_dir() && !path.is_symlink()));
     }
@@ -212,7 +223,12 @@ fn read_array(path: &Path) -> Result<Tensor, Failure> {
 }
 
 /// Adds each sample of an array, or the array itself if it has no axis of samples.
-fn add_array(path: &Path, array: Tensor, declared: &Declared, samples: &mut Vec<Sample>) -> Result<(), Failure> {
+fn add_array(
+    path: &Path,
+    array: Tensor,
+    declared: &Declared,
+    samples: &mut Vec<Sample>,
+) -> Result<(), Failure> {
     let (rank, name) = (declared.sizes.len(), path.display().to_string());
     if array.shape().len() + 1 == rank {
         let array = reshaped(&[&[1], array.shape()].concat(), array)?;
@@ -220,7 +236,10 @@ fn add_array(path: &Path, array: Tensor, declared: &Declared, samples: &mut Vec<
         return Ok(());
     }
     if array.shape().len() != rank {
-        return Err(Failure::input(format!("{name} is {}, and the model's input has {rank} axes", array.ty())));
+        return Err(Failure::input(format!(
+            "{name} is {}, and the model's input has {rank} axes",
+            array.ty()
+        )));
     }
     let array = Rc::new(array);
     samples.extend((0..array.shape()[0]).map(|row| {
@@ -232,7 +251,8 @@ fn add_array(path: &Path, array: Tensor, declared: &Declared, samples: &mut Vec<
 
 fn reshaped(shape: &[usize], tensor: Tensor) -> Result<Tensor, Failure> {
     let ty = TensorType::new(tensor.dtype(), shape);
-    Tensor::from_bytes(ty, tensor.into_bytes()).ok_or_else(|| Failure::input("a sample is too large"))
+    Tensor::from_bytes(ty, tensor.into_bytes())
+        .ok_or_else(|| Failure::input("a sample is too large"))
 }
 
 /// A model, compiled for batches of one type with the first of them.
@@ -264,11 +284,13 @@ impl Predictor<'_> {
             self.compiled = Some(self.compile(&batch, terminal)?);
         }
         let failed = |error: Error| self.source.failed(&error);
-        let (session, dtype) = self.compiled.as_mut().unwrap_or_else(|| unreachable!("it was compiled"));
+        let (session, dtype) =
+            self.compiled.as_mut().unwrap_or_else(|| unreachable!("it was compiled"));
         let batch = converted(batch, *dtype)?;
         let outputs = session.run([(&self.input, batch)]).map_err(failed)?;
         let mut outputs = outputs.iter();
-        let (name, output) = outputs.next().ok_or_else(|| Failure::input("the model has no outputs"))?;
+        let (name, output) =
+            outputs.next().ok_or_else(|| Failure::input("the model has no outputs"))?;
         let others: Vec<&str> = outputs.map(|(name, _)| name).collect();
         if !others.is_empty() {
             let others = listed(&others);
@@ -277,7 +299,9 @@ impl Predictor<'_> {
         let length = self.batch_size;
         if output.shape().first() != Some(&length) {
             let ty = output.ty();
-            return Err(Failure::input(format!("the output `{name}` is {ty}, and has no axis of {length} samples")));
+            return Err(Failure::input(format!(
+                "the output `{name}` is {ty}, and has no axis of {length} samples"
+            )));
         }
         self.is_map = output.shape()[1..].iter().filter(|size| **size > 1).count() > 1;
         let elements = output.ty().elements() / length;
@@ -291,15 +315,22 @@ impl Predictor<'_> {
         let sizes = self.sizes;
         let mut given = BTreeMap::from([(self.input.clone(), batch.clone())]);
         let bindings = sizes.bindings();
-        as_model_takes(&self.source.model, sizes.entry.as_deref(), &bindings, &mut given).map_err(failed)?;
-        let ty = given.remove(&self.input).map_or_else(|| batch.ty().clone(), |tensor| tensor.ty().clone());
+        as_model_takes(&self.source.model, sizes.entry.as_deref(), &bindings, &mut given)
+            .map_err(failed)?;
+        let ty = given
+            .remove(&self.input)
+            .map_or_else(|| batch.ty().clone(), |tensor| tensor.ty().clone());
         let dtype = ty.dtype;
-        let mut session =
-            sizes.apply(self.source.model.on(&self.device)).input(&self.input, ty).build().map_err(failed)?;
+        let mut session = sizes
+            .apply(self.source.model.on(&self.device))
+            .input(&self.input, ty)
+            .build()
+            .map_err(failed)?;
         placement::detail(session.plan(), &self.device, terminal);
         let missing = self.arguments.weights.load(&mut session, 0, terminal).map_err(failed)?;
         if !missing.is_empty() && !self.source.model.is_onnx() {
-            let what = "the model's weights have no values: give them with `--weights FILE`. They are";
+            let what =
+                "the model's weights have no values: give them with `--weights FILE`. They are";
             return Err(Failure::input(format!("{what} {}", listed(&missing))));
         }
         Ok((session, dtype))
@@ -315,7 +346,9 @@ impl Predictor<'_> {
             let before = first.get_or_insert_with(|| ty.clone());
             if *before != ty {
                 let name = &sample.name;
-                return Err(Failure::input(format!("{name} is {ty}, and the samples before it are {before}")));
+                return Err(Failure::input(format!(
+                    "{name} is {ty}, and the samples before it are {before}"
+                )));
             }
         }
         let ty = first.ok_or_else(|| Failure::input("there are no samples"))?;
@@ -348,12 +381,20 @@ impl Predictor<'_> {
     /// Checks that a sample has the sizes that the model declares.
     fn check_sizes(&self, sample: &Sample, ty: &TensorType) -> Result<(), Failure> {
         let wanted = &self.declared.sizes[1..];
-        if wanted.iter().zip(&ty.shape).all(|(wanted, size)| wanted.is_none_or(|wanted| wanted == *size)) {
+        if wanted
+            .iter()
+            .zip(&ty.shape)
+            .all(|(wanted, size)| wanted.is_none_or(|wanted| wanted == *size))
+        {
             return Ok(());
         }
-        let sizes = wanted.iter().map(|size| size.map_or("any".to_owned(), |size| size.to_string()));
+        let sizes =
+            wanted.iter().map(|size| size.map_or("any".to_owned(), |size| size.to_string()));
         let sizes = sizes.collect::<Vec<_>>().join(", ");
-        Err(Failure::input(format!("{} is {ty}, and a sample has the sizes [{sizes}]", sample.name)))
+        Err(Failure::input(format!(
+            "{} is {ty}, and a sample has the sizes [{sizes}]",
+            sample.name
+        )))
     }
 }
 
@@ -366,7 +407,12 @@ fn converted(tensor: Tensor, dtype: DType) -> Result<Tensor, Failure> {
 }
 
 /// Formats `cat.png  tabby 0.7123, tiger cat 0.1214`, or the same as JSON.
-fn classes(arguments: &Predict, labels: &[String], sample: &Sample, probabilities: &[f64]) -> String {
+fn classes(
+    arguments: &Predict,
+    labels: &[String],
+    sample: &Sample,
+    probabilities: &[f64],
+) -> String {
     let label = |class: usize| match labels.get(class) {
         Some(label) => label.clone(),
         None => class.to_string(),
@@ -379,7 +425,8 @@ fn classes(arguments: &Predict, labels: &[String], sample: &Sample, probabilitie
             .collect();
         return json!({ "input": sample.name, "classes": classes }).to_string();
     }
-    let classes: Vec<String> = best.iter().map(|(class, score)| format!("{} {score:.4}", label(*class))).collect();
+    let classes: Vec<String> =
+        best.iter().map(|(class, score)| format!("{} {score:.4}", label(*class))).collect();
     format!("{}  {}", sample.name, classes.join(", "))
 }
 

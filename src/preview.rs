@@ -35,7 +35,13 @@ pub fn preview(name: &str, tensor: &Tensor) -> String {
 }
 
 /// Collects the texts of the shown values, in order.
-fn collect(tensor: &Tensor, axes: &[Vec<Option<usize>>], strides: &[usize], at: usize, cells: &mut Vec<String>) {
+fn collect(
+    tensor: &Tensor,
+    axes: &[Vec<Option<usize>>],
+    strides: &[usize],
+    at: usize,
+    cells: &mut Vec<String>,
+) {
     match axes.split_first() {
         None => cells.push(value(tensor, at)),
         Some((places, inner)) => {
@@ -100,7 +106,9 @@ mod tests {
 
     #[test]
     fn small_tensors_are_whole() {
-        let tensor = Tensor::from_f32([2, 2, 2], &[0.0, 1.0, -2.5, 1234567.0, 0.1, 1e-7, f32::NAN, 7.0]).unwrap();
+        let tensor =
+            Tensor::from_f32([2, 2, 2], &[0.0, 1.0, -2.5, 1234567.0, 0.1, 1e-7, f32::NAN, 7.0])
+                .unwrap();
         insta::assert_snapshot!(preview("X", &tensor), @"
         X f32[2, 2, 2]
         [[[         0        1.0]

@@ -21,7 +21,9 @@ use crate::placement;
 use crate::preview::preview;
 use crate::random::random;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing, print, write_file};
+use crate::terminal::{
+    Failure, Terminal, can_be_written, has_extension, loses_nothing, print, write_file,
+};
 use crate::trace::TraceFile;
 use crate::tune::Tuned;
 use crate::weights::WeightsOptions;
@@ -69,8 +71,11 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     }
     let device = arguments.device.open(terminal).map_err(|error| source.failed(&error))?;
     let builder = arguments.inputs.builder(&source, &device, &given)?;
-    let builder = arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
-    arguments.tuned.apply(&device, terminal, |tune| builder.tune(tune).map_err(|error| source.failed(&error)))?;
+    let builder =
+        arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
+    arguments.tuned.apply(&device, terminal, |tune| {
+        builder.tune(tune).map_err(|error| source.failed(&error))
+    })?;
     let started = Instant::now();
     let mut session = builder.build().map_err(|error| source.failed(&error))?;
     terminal.warn_of(&device);
@@ -79,7 +84,10 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     check_outputs(arguments, &session)?;
     let inputs = inputs(arguments, &source, &session, given)?;
     let seed = arguments.random.unwrap_or_default();
-    let missing = arguments.weights.load(&mut session, seed, terminal).map_err(|error| source.failed(&error))?;
+    let missing = arguments
+        .weights
+        .load(&mut session, seed, terminal)
+        .map_err(|error| source.failed(&error))?;
     if !missing.is_empty() && !source.model.is_onnx() {
         if !arguments.weights.is_empty() && arguments.random.is_some() {
             terminal.note_initialised(&missing);
@@ -114,7 +122,12 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 /// Initialises the missing weights with the seed of `--random`. Fails without it.
-fn initialise(seed: Option<u64>, source: &Source, session: &mut Session, missing: &[String]) -> Result<(), Failure> {
+fn initialise(
+    seed: Option<u64>,
+    source: &Source,
+    session: &mut Session,
+    missing: &[String],
+) -> Result<(), Failure> {
     if let Some(seed) = seed {
         let initialised = session.seed(seed, 0).and_then(|()| session.initialise(seed));
         return initialised.map_err(|error| source.failed(&error));
@@ -128,7 +141,11 @@ fn initialise(seed: Option<u64>, source: &Source, session: &mut Session, missing
 
 /// Returns the files that the command reads.
 fn read_files(arguments: &Run) -> Vec<&Path> {
-    [&*arguments.file].into_iter().chain(arguments.weights.files()).chain(arguments.inputs.files()).collect()
+    [&*arguments.file]
+        .into_iter()
+        .chain(arguments.weights.files())
+        .chain(arguments.inputs.files())
+        .collect()
 }
 
 /// Checks that the files to write can be written, and that none of them is one that is read.
@@ -151,8 +168,10 @@ fn check_outputs(arguments: &Run, session: &Session) -> Result<(), Failure> {
             Err(Failure::input(format!("there is no output `{name}`; {help}")))
         }
         None => {
-            let files: Vec<PathBuf> = output_files(arguments, names.into_iter()).into_iter().flatten().collect();
-            let written: Vec<&Path> = files.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
+            let files: Vec<PathBuf> =
+                output_files(arguments, names.into_iter()).into_iter().flatten().collect();
+            let written: Vec<&Path> =
+                files.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
             loses_nothing(&read_files(arguments), &written)
         }
     }
@@ -179,7 +198,8 @@ fn traced(
             file.add(&plan.name, device.name(), plan, &trace);
             file.write(path)?;
         }
-        _ => terminal.note(&format!("no trace was written: {} has no clock for kernels", device.name())),
+        _ => terminal
+            .note(&format!("no trace was written: {} has no clock for kernels", device.name())),
     }
     session.read().map_err(failed)
 }
@@ -190,9 +210,11 @@ const MAX_FILLED: usize = 1 << 26;
 /// Adds random values for the missing inputs of an ONNX file: shapes may depend on their values.
 fn fill(source: &Source, arguments: &Run, seed: u64, given: &mut BTreeMap<String, Tensor>) {
     let known = arguments.inputs.bindings_with(given);
-    let is_number = |name: &str| matches!(known.inputs.get(name), Some(Binding::Int(_) | Binding::Float(_)));
+    let is_number =
+        |name: &str| matches!(known.inputs.get(name), Some(Binding::Int(_) | Binding::Float(_)));
     for name in source.model.onnx_inputs().into_iter().filter(|name| !is_number(name)) {
-        if let Some(declared) = source.model.declared(None, name, &known).filter(|_| !given.contains_key(name))
+        if let Some(declared) =
+            source.model.declared(None, name, &known).filter(|_| !given.contains_key(name))
             && let Some(shape) = declared.sizes.into_iter().collect::<Option<Vec<usize>>>()
             && let ty = TensorType::new(declared.dtype, shape)
             && ty.elements() <= MAX_FILLED
@@ -214,12 +236,21 @@ fn inputs(
     for (name, ty) in session.inputs() {
         let tensor = match (given.remove(name), arguments.random) {
             (Some(tensor), _) => tensor,
-            (None, Some(seed)) => random(ty.clone(), name, seed)
-                .ok_or_else(|| Failure::input(format!("input `{name}`, {ty}, is larger than memory can be")))?,
+            (None, Some(seed)) => random(ty.clone(), name, seed).ok_or_else(|| {
+                Failure::input(format!("input `{name}`, {ty}, is larger than memory can be"))
+            })?,
             (None, None) => {
                 let what = format!("input `{name}`, {ty}, is missing");
-                let help = format!("give it an array with `--input {name}=x.npy`, or random values with `--random 1`");
-                return Err(source.wrong_input(arguments.inputs.sizes.entry.as_deref(), name, "E0302", &what, &help));
+                let help = format!(
+                    "give it an array with `--input {name}=x.npy`, or random values with `--random 1`"
+                );
+                return Err(source.wrong_input(
+                    arguments.inputs.sizes.entry.as_deref(),
+                    name,
+                    "E0302",
+                    &what,
+                    &help,
+                ));
             }
         };
         inputs.push((name.to_string(), tensor));
@@ -236,11 +267,15 @@ fn inputs(
 fn output_files<'a>(arguments: &Run, names: impl Iterator<Item = &'a str>) -> Vec<Option<PathBuf>> {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' };
     let mut taken = HashSet::new();
-    let file = |name: &str| match (arguments.output.iter().find(|(output, _)| output == name), &arguments.output_dir) {
+    let file = |name: &str| match (
+        arguments.output.iter().find(|(output, _)| output == name),
+        &arguments.output_dir,
+    ) {
         (Some((_, path)), _) => Some(path.clone()),
         (None, Some(folder)) => {
             let name: String = name.chars().map(safe).collect();
-            let mut names = (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}_{n}") });
+            let mut names =
+                (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}_{n}") });
             let free = names.find(|name| taken.insert(name.to_ascii_lowercase())).unwrap_or(name);
             Some(folder.join(format!("{free}.npy")))
         }
@@ -250,12 +285,19 @@ fn output_files<'a>(arguments: &Run, names: impl Iterator<Item = &'a str>) -> Ve
 }
 
 /// Writes an output to its file.
-fn write_output(arguments: &Run, source: &Source, path: &Path, tensor: &Tensor) -> Result<(), Failure> {
+fn write_output(
+    arguments: &Run,
+    source: &Source,
+    path: &Path,
+    tensor: &Tensor,
+) -> Result<(), Failure> {
     if is_picture(path) {
-        let bytes = picture::encode(path, tensor, arguments.inputs.pictures).map_err(|error| source.failed(&error))?;
+        let bytes = picture::encode(path, tensor, arguments.inputs.pictures)
+            .map_err(|error| source.failed(&error))?;
         return write_file(path, bytes);
     }
-    write_whole(path, |file| npy::write(tensor, file)).map_err(|error| Failure::writing(path, &error))
+    write_whole(path, |file| npy::write(tensor, file))
+        .map_err(|error| Failure::writing(path, &error))
 }
 
 /// Formats `{"device", "outputs": [{"name", "dtype", "shape", "file" or "values"}]}`.

@@ -30,7 +30,9 @@ pub fn setup(arguments: &Setup, terminal: &Terminal) -> Result<(), Failure> {
         return print(
             match saved(terminal) {
                 Some(name) => format!("{name}, by {}\n", file.display()),
-                None => format!("no device is saved; `tilec setup` would write {}\n", file.display()),
+                None => {
+                    format!("no device is saved; `tilec setup` would write {}\n", file.display())
+                }
             }
             .as_bytes(),
         );
@@ -40,7 +42,9 @@ pub fn setup(arguments: &Setup, terminal: &Terminal) -> Result<(), Failure> {
             let device = Device::named(name).map_err(|error| terminal.failure(&error, &file))?;
             match try_product(&device) {
                 Ok(median) => print(line(name, &device.adapter(), &Ok(median)).as_bytes())?,
-                Err(why) => return Err(Failure::machine(format!("`{name}` {why}; nothing was saved"))),
+                Err(why) => {
+                    return Err(Failure::machine(format!("`{name}` {why}; nothing was saved")));
+                }
             }
             name.clone()
         }
@@ -82,8 +86,9 @@ pub fn saved(terminal: &Terminal) -> Option<String> {
 
 /// Returns the file of the saved device.
 fn file() -> Result<PathBuf, Failure> {
-    let folders = choose_native_strategy()
-        .map_err(|_| Failure::machine("the folder for settings is unknown: the user has no home"))?;
+    let folders = choose_native_strategy().map_err(|_| {
+        Failure::machine("the folder for settings is unknown: the user has no home")
+    })?;
     Ok(folders.config_dir().join("tilec").join("device"))
 }
 
@@ -91,8 +96,13 @@ fn file() -> Result<PathBuf, Failure> {
 fn ask(devices: &[DeviceInfo]) -> Result<Option<String>, Failure> {
     let mut works = Vec::new();
     for (number, device) in devices.iter().enumerate() {
-        let outcome = Device::named(&device.name).map_err(|error| error.to_string()).and_then(|d| try_product(&d));
-        print(format!("{:>3}. {}", number + 1, line(&device.name, &device.adapter, &outcome)).as_bytes())?;
+        let outcome = Device::named(&device.name)
+            .map_err(|error| error.to_string())
+            .and_then(|d| try_product(&d));
+        print(
+            format!("{:>3}. {}", number + 1, line(&device.name, &device.adapter, &outcome))
+                .as_bytes(),
+        )?;
         works.push(outcome.is_ok());
     }
     let default = devices.iter().position(|device| device.default).unwrap_or(0);
@@ -107,7 +117,9 @@ fn ask(devices: &[DeviceInfo]) -> Result<Option<String>, Failure> {
         match choice(text.trim(), devices, default) {
             Some(chosen) if works[chosen] => return Ok(Some(devices[chosen].name.clone())),
             Some(_) => tell("This device does not work.\n"),
-            None => tell(&format!("A number from 1 to {}, or a name, is expected.\n", devices.len())),
+            None => {
+                tell(&format!("A number from 1 to {}, or a name, is expected.\n", devices.len()))
+            }
         }
     }
 }
@@ -125,7 +137,9 @@ fn choice(answer: &str, devices: &[DeviceInfo], default: usize) -> Option<usize>
 /// Formats the outcome on a device.
 fn line(name: &str, adapter: &str, outcome: &Result<Duration, String>) -> String {
     let outcome = match outcome {
-        Ok(median) => format!("works, {} for a product of {SIZE} x {SIZE}", time(median.as_secs_f64())),
+        Ok(median) => {
+            format!("works, {} for a product of {SIZE} x {SIZE}", time(median.as_secs_f64()))
+        }
         Err(why) => why.clone(),
     };
     format!("{name:<8} {adapter}: {outcome}\n")
@@ -134,7 +148,8 @@ fn line(name: &str, adapter: &str, outcome: &Result<Duration, String>) -> String
 /// The size of the matrices, and the number of timed products.
 const SIZE: usize = 256;
 const RUNS: usize = 15;
-const PRODUCT: &str = "function product(A[N, N], B[N, N]) -> (C) { C[i, j: N, N] = +(A[i, k] * B[k, j]); }";
+const PRODUCT: &str =
+    "function product(A[N, N], B[N, N]) -> (C) { C[i, j: N, N] = +(A[i, k] * B[k, j]); }";
 
 /// Computes a product on the device, and returns the median time.
 ///
@@ -153,9 +168,14 @@ fn try_product(device: &Device) -> Result<Duration, String> {
         return Err("cannot be tried: there is no memory".into());
     };
     let failed = |error: Error| format!("does not work: {error}");
-    let mut session =
-        Model::compile(PRODUCT).and_then(|model| model.on(device).dim("N", SIZE).build()).map_err(failed)?;
-    session.set("A", &left).and_then(|()| session.set("B", &right)).and_then(|()| session.execute()).map_err(failed)?;
+    let mut session = Model::compile(PRODUCT)
+        .and_then(|model| model.on(device).dim("N", SIZE).build())
+        .map_err(failed)?;
+    session
+        .set("A", &left)
+        .and_then(|()| session.set("B", &right))
+        .and_then(|()| session.execute())
+        .map_err(failed)?;
     if session.read().and_then(|mut outputs| outputs.remove("C")).map_err(failed)? != expected {
         return Err("computes wrong results".into());
     }
@@ -188,6 +208,9 @@ mod tests {
         let choose = |answer: &str| choice(answer, &devices, last - 1);
         assert_eq!(choose(""), Some(last - 1));
         assert_eq!((choose("1"), choose("cpu")), (Some(0), Some(0)));
-        assert_eq!((choose("0"), choose(&(last + 1).to_string()), choose("gpu")), (None, None, None));
+        assert_eq!(
+            (choose("0"), choose(&(last + 1).to_string()), choose("gpu")),
+            (None, None, None)
+        );
     }
 }

@@ -26,7 +26,11 @@ pub fn is_meant_as_a_file(path: &Path) -> bool {
 
 impl<'t> Source<'t> {
     /// Reads and checks a file and its imports. Prints the warnings about the entry.
-    pub fn load(path: &Path, entry: Option<&str>, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
+    pub fn load(
+        path: &Path,
+        entry: Option<&str>,
+        terminal: &'t Terminal,
+    ) -> Result<Source<'t>, Failure> {
         let source = Source::open(path, terminal)?;
         terminal.warn(source.model.sources(), &source.model.warnings_of(entry));
         Ok(source)
@@ -34,7 +38,11 @@ impl<'t> Source<'t> {
 
     /// Does the same for commands about training. Returns the options with the entry to train: if
     /// none is named, the model with a `train` block.
-    pub fn load_trained(path: &Path, sizes: &Sizes, terminal: &'t Terminal) -> Result<(Source<'t>, Sizes), Failure> {
+    pub fn load_trained(
+        path: &Path,
+        sizes: &Sizes,
+        terminal: &'t Terminal,
+    ) -> Result<(Source<'t>, Sizes), Failure> {
         let source = Source::open(path, terminal)?;
         let mut sizes = sizes.clone();
         if let (None, Ok(function)) = (&sizes.entry, source.model.program().trained(None)) {
@@ -81,7 +89,14 @@ impl<'t> Source<'t> {
 
     /// Reports a wrong or missing value of the entry's input `input`, at the input in the header.
     /// `help` may be empty.
-    pub fn wrong_input(&self, entry: Option<&str>, input: &str, code: &'static str, what: &str, help: &str) -> Failure {
+    pub fn wrong_input(
+        &self,
+        entry: Option<&str>,
+        input: &str,
+        code: &'static str,
+        what: &str,
+        help: &str,
+    ) -> Failure {
         if self.model.is_onnx() {
             let help = if help.is_empty() { String::new() } else { format!(" ({help})") };
             return Failure::input(format!("{}: {what}{help}", self.path.display()));
@@ -102,19 +117,26 @@ impl<'t> Source<'t> {
 /// Reads the text of a file. For a missing file, suggests one of a similar name.
 pub fn read(path: &Path) -> Result<String, Failure> {
     if path.is_dir() {
-        return Err(Failure::input(format!("{} is a folder: name a file that ends in .tile", path.display())));
+        return Err(Failure::input(format!(
+            "{} is a folder: name a file that ends in .tile",
+            path.display()
+        )));
     }
-    read_program(path).map_err(|error| match similar_file(path).filter(|_| error.kind() == ErrorKind::NotFound) {
-        Some(guess) => Failure::input(format!("there is no file {}: {guess}", path.display())),
-        None => Failure::reading(path, &error),
+    read_program(path).map_err(|error| {
+        match similar_file(path).filter(|_| error.kind() == ErrorKind::NotFound) {
+            Some(guess) => Failure::input(format!("there is no file {}: {guess}", path.display())),
+            None => Failure::reading(path, &error),
+        }
     })
 }
 
 /// Returns `did you mean …?` for the file in the same folder whose name is nearest.
 fn similar_file(path: &Path) -> Option<String> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).ok()?.take(1000).flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_unstable();
     did_you_mean(path.file_name()?.to_str()?, names.iter().map(String::as_str))
 }

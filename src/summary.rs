@@ -36,7 +36,9 @@ pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> 
     let source = Source::load(&arguments.file, arguments.inputs.sizes.entry.as_deref(), terminal)?;
     if source.model.is_onnx() {
         let network = source.onnx_network(&arguments.inputs)?;
-        return print((text(&network, &network) + &memory(&network.graph, "run", false, "")).as_bytes());
+        return print(
+            (text(&network, &network) + &memory(&network.graph, "run", false, "")).as_bytes(),
+        );
     }
     let program = source.model.program();
     let entry = arguments.inputs.sizes.entry.as_deref();
@@ -59,7 +61,8 @@ pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> 
     let mut text = text(&first, &second) + &memory(&first.graph, "run", false, &sizes);
     bindings.training = true;
     if settings(program, entry).is_ok_and(|settings| settings.is_some())
-        && let Ok((step, _)) = training_step(&source, entry, &bindings, &BTreeMap::new(), &first.graph)
+        && let Ok((step, _)) =
+            training_step(&source, entry, &bindings, &BTreeMap::new(), &first.graph)
     {
         text += &memory(&step, "training step", true, &sizes);
     }
@@ -71,8 +74,12 @@ pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> 
 fn memory(graph: &Graph, what: &str, updates: bool, sizes: &str) -> String {
     let mut graph = graph.clone();
     pipeline::optimise(&mut graph);
-    let plan = pipeline::plan_with(&graph, &Profile::cpu(), &Options { updates, ..Options::default() });
-    plan.map_or_else(|_| String::new(), |plan| format!(" Memory of a {what}{sizes}: {}\n", bytes(plan.memory())))
+    let plan =
+        pipeline::plan_with(&graph, &Profile::cpu(), &Options { updates, ..Options::default() });
+    plan.map_or_else(
+        |_| String::new(),
+        |plan| format!(" Memory of a {what}{sizes}: {}\n", bytes(plan.memory())),
+    )
 }
 
 fn text(network: &Network, other: &Network) -> String {
@@ -92,11 +99,18 @@ fn text(network: &Network, other: &Network) -> String {
             continue;
         }
         shown.push(&layer.path);
-        let shapes: Vec<String> = layer.outputs.iter().zip(&again.outputs).map(|(a, b)| shape(a, b)).collect();
+        let shapes: Vec<String> =
+            layer.outputs.iter().zip(&again.outputs).map(|(a, b)| shape(a, b)).collect();
         let name = format!("{} ({})", layer.path, layer.class);
-        table.add_row([name, shapes.join(", "), grouped(layer.elements.unwrap_or_else(|| count(&layer.path)))]);
+        table.add_row([
+            name,
+            shapes.join(", "),
+            grouped(layer.elements.unwrap_or_else(|| count(&layer.path))),
+        ]);
     }
-    let is_own = |path: &str| !path.contains('.') && network.layers.iter().all(|layer| layer.elements.is_none());
+    let is_own = |path: &str| {
+        !path.contains('.') && network.layers.iter().all(|layer| layer.elements.is_none())
+    };
     let own = network.weights.iter().filter(|weight| is_own(&weight.path));
     for weight in own {
         let name = format!("{} ({})", weight.path, weight.kind.keyword());

@@ -112,8 +112,12 @@ impl Terminal {
     /// Notes the parts of data that belong to no input or output.
     pub fn note_unused_data(&self, samples: &Samples) {
         if !samples.unused.is_empty() {
-            let names: Vec<String> = samples.unused.iter().map(|name| format!("`{name}`")).collect();
-            self.note(&format!("not used: {}, of which no input or output has the name", listed(&names)));
+            let names: Vec<String> =
+                samples.unused.iter().map(|name| format!("`{name}`")).collect();
+            self.note(&format!(
+                "not used: {}, of which no input or output has the name",
+                listed(&names)
+            ));
         }
     }
 
@@ -166,7 +170,8 @@ pub fn tell(text: &str) {
 
 /// Writes a file completely, or leaves it as it was.
 pub fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
-    write_whole(path, |file| file.write_all(content.as_ref())).map_err(|error| Failure::writing(path, &error))
+    write_whole(path, |file| file.write_all(content.as_ref()))
+        .map_err(|error| Failure::writing(path, &error))
 }
 
 /// Checks that a file can be written, before work that would be lost.
@@ -178,7 +183,10 @@ pub fn can_be_written(path: &Path) -> Result<(), Failure> {
 pub fn loses_nothing(read: &[&Path], written: &[&Path]) -> Result<(), Failure> {
     for (number, path) in written.iter().enumerate() {
         if read.iter().any(|other| is_same_file(path, other)) {
-            return Err(Failure::usage(format!("{} is read, and would be written over", path.display())));
+            return Err(Failure::usage(format!(
+                "{} is read, and would be written over",
+                path.display()
+            )));
         }
         if written[..number].iter().any(|other| is_same_file(path, other)) {
             return Err(Failure::usage(format!("{} would be written twice", path.display())));
@@ -193,8 +201,12 @@ pub fn has_extension(option: &str, path: &Path, extensions: &[&str]) -> Result<(
     if extensions.contains(&extension) {
         return Ok(());
     }
-    let wanted = extensions.iter().map(|extension| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
-    let what = format!("the name of the file for `{option}` ends in {wanted}, and this is {}", path.display());
+    let wanted =
+        extensions.iter().map(|extension| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
+    let what = format!(
+        "the name of the file for `{option}` ends in {wanted}, and this is {}",
+        path.display()
+    );
     Err(Failure::usage(what))
 }
 
@@ -203,7 +215,9 @@ pub fn is_same_file(a: &Path, b: &Path) -> bool {
     // For a missing file its folder is canonicalized.
     let whole = |path: &Path| {
         let there = path.canonicalize().ok();
-        let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+        let folder = path
+            .parent()
+            .map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
         there.or_else(|| Some(folder?.canonicalize().ok()?.join(path.file_name()?)))
     };
     a == b || whole(a).is_some_and(|a| Some(a) == whole(b))

@@ -22,8 +22,7 @@ impl TraceFile {
         let microseconds = |seconds: f64| (seconds * 1e9).round() / 1e3;
         let pid = self.runs;
         self.runs += 1;
-        let named =
-            |kind: &str, name: &str| json!({"name": kind, "ph": "M", "pid": pid, "tid": 0, "args": {"name": name}});
+        let named = |kind: &str, name: &str| json!({"name": kind, "ph": "M", "pid": pid, "tid": 0, "args": {"name": name}});
         self.events.extend([named("process_name", what), named("thread_name", device)]);
         for launch in &trace.launches {
             let step = &plan.steps[launch.step];

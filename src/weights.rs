@@ -55,7 +55,12 @@ impl WeightsOptions {
 
     /// Loads the files, with a note of the entries that no weight takes. With `--partial`, missing
     /// weights are initialised from `seed`. Returns the weights that have no value.
-    pub fn load(&self, session: &mut Session, seed: u64, terminal: &Terminal) -> Result<Vec<String>, Error> {
+    pub fn load(
+        &self,
+        session: &mut Session,
+        seed: u64,
+        terminal: &Terminal,
+    ) -> Result<Vec<String>, Error> {
         if self.is_empty() {
             return Ok(session.weights().map(|(path, _)| path.to_owned()).collect());
         }

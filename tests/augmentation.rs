@@ -22,7 +22,8 @@ fn run<const N: usize>(body: &str, outputs: [&str; N]) -> [Vec<f64>; N] {
         let session = model.on(device).training(true).build();
         let mut session = session.unwrap_or_else(|error| panic!("{}", render(&error)));
         session.seed(7, 0).unwrap();
-        let found = session.run::<&str, Tensor>([]).unwrap_or_else(|error| panic!("{}", render(&error)));
+        let found =
+            session.run::<&str, Tensor>([]).unwrap_or_else(|error| panic!("{}", render(&error)));
         outputs.map(|name| found.get(name).unwrap().to_f64s())
     };
     let (reference, cpu) = (on(&Device::reference()), on(&Device::cpu()));
@@ -56,7 +57,10 @@ fn flips() {
             ),
             ["Same", "Flipped"],
         );
-        assert!(same.iter().zip(&flipped).all(|(same, flipped)| (*same == 0.0) != (*flipped == 0.0)), "{mode}");
+        assert!(
+            same.iter().zip(&flipped).all(|(same, flipped)| (*same == 0.0) != (*flipped == 0.0)),
+            "{mode}"
+        );
         let count = same.iter().filter(|same| **same == 0.0).count();
         assert!((12..52).contains(&count), "{mode}: {count}");
     }
@@ -83,7 +87,10 @@ fn crops() {
             (first / 10, first % 10)
         })
         .collect();
-    assert!(places.iter().all(|(top, left)| (0..=2).contains(top) && (0..=2).contains(left)), "{places:?}");
+    assert!(
+        places.iter().all(|(top, left)| (0..=2).contains(top) && (0..=2).contains(left)),
+        "{places:?}"
+    );
     assert!(places.len() >= 7, "{places:?}");
 }
 
@@ -99,7 +106,10 @@ fn brightness_and_shear() {
     );
     let (mean, variance) = moments(&bright);
     assert!(bright.iter().all(|value| (74.4..=176.6).contains(value)));
-    assert!((mean - 125.5).abs() < 7.4 && (variance / (102f64.powi(2) / 12.0) - 1.0).abs() < 0.25, "{mean} {variance}");
+    assert!(
+        (mean - 125.5).abs() < 7.4 && (variance / (102f64.powi(2) / 12.0) - 1.0).abs() < 0.25,
+        "{mean} {variance}"
+    );
     // Row 4 comes from a column to the left or to the right.
     assert!(sheared.iter().all(|value| [3.0, 5.0].contains(value)), "{sheared:?}");
     assert!((150..250).contains(&sheared.iter().filter(|value| **value == 5.0).count()));
@@ -139,7 +149,10 @@ fn beta_distribution() {
         assert!(values.iter().all(|value| (0.0..=1.0).contains(value)));
         let expected = 0.25 / (2.0 * alpha + 1.0);
         assert!((mean - 0.5).abs() < 5.0 * (expected / 2000.0).sqrt(), "{alpha}: mean {mean}");
-        assert!((variance / expected - 1.0).abs() < 0.13, "{alpha}: variance {variance}, not {expected}");
+        assert!(
+            (variance / expected - 1.0).abs() < 0.13,
+            "{alpha}: variance {variance}, not {expected}"
+        );
     }
 }
 
@@ -163,11 +176,16 @@ fn mixtures() {
     assert_ne!(sorted, order);
     for (number, row) in mixed.chunks(8).enumerate() {
         assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-5, "{row:?}");
-        assert!(row.iter().enumerate().filter(|(c, value)| *c != number && **value > 0.0).count() <= 1, "{row:?}");
+        assert!(
+            row.iter().enumerate().filter(|(c, value)| *c != number && **value > 0.0).count() <= 1,
+            "{row:?}"
+        );
     }
     for (number, image) in cut.chunks(6 * 6 * 8).enumerate() {
-        let from: Vec<usize> =
-            image.chunks(8).map(|pixel| pixel.iter().position(|value| *value == 1.0).unwrap()).collect();
+        let from: Vec<usize> = image
+            .chunks(8)
+            .map(|pixel| pixel.iter().position(|value| *value == 1.0).unwrap())
+            .collect();
         let others: HashSet<usize> = from.iter().copied().filter(|n| *n != number).collect();
         assert!(others.len() <= 1, "{from:?}");
         // Pixels of the other image form a box.
@@ -191,15 +209,21 @@ fn elastic_transform() {
     );
     // Noise of deviation 1.6, blurred with a normal distribution of the same deviation along both
     // axes, times 3.2.
-    let weights: Vec<f64> = (-4..=4).map(|place| (-0.5 * (f64::from(place) / 1.6).powi(2)).exp()).collect();
+    let weights: Vec<f64> =
+        (-4..=4).map(|place| (-0.5 * (f64::from(place) / 1.6).powi(2)).exp()).collect();
     let sum: f64 = weights.iter().sum();
     let expected = 3.2 * 1.6 * weights.iter().map(|weight| (weight / sum).powi(2)).sum::<f64>();
     for moves in [&across, &along] {
         let (mean, variance) = moments(moves);
         assert!(mean.abs() < 0.2 * expected, "{mean}");
-        assert!((variance.sqrt() / expected - 1.0).abs() < 0.12, "{} and {expected}", variance.sqrt());
+        assert!(
+            (variance.sqrt() / expected - 1.0).abs() < 0.12,
+            "{} and {expected}",
+            variance.sqrt()
+        );
     }
-    let product: f64 = across.iter().zip(&along).map(|(a, b)| a * b).sum::<f64>() / across.len() as f64;
+    let product: f64 =
+        across.iter().zip(&along).map(|(a, b)| a * b).sum::<f64>() / across.len() as f64;
     assert!(product.abs() < 0.2 * expected * expected, "{product}");
 }
 
@@ -319,7 +343,8 @@ fn targets_are_augmented_in_training() {
              }}"
         )
     };
-    let classes: Vec<f32> = (0..24).flat_map(|n| (0..3).map(move |c| f32::from(u8::from(n % 3 == c)))).collect();
+    let classes: Vec<f32> =
+        (0..24).flat_map(|n| (0..3).map(move |c| f32::from(u8::from(n % 3 == c)))).collect();
     let pixels: Vec<f32> = classes.chunks(3).flat_map(|label| label.repeat(16)).collect();
     let images = Tensor::from_f32([24, 4, 4, 3], &pixels).unwrap();
     let numbers = Tensor::from_scalars(
@@ -329,10 +354,12 @@ fn targets_are_augmented_in_training() {
     .unwrap();
     let data = Arrays::new(images, numbers).unwrap();
     for device in [Device::reference(), Device::cpu()] {
-        let model = Model::compile(&source("[one_hot_labels(3), RandomFlip(horizontal), MixUp(0.4)]"));
+        let model =
+            Model::compile(&source("[one_hot_labels(3), RandomFlip(horizontal), MixUp(0.4)]"));
         let model = model.unwrap_or_else(|error| panic!("{}", render(&error)));
         let mut trainer = model.trainer(&device).build().unwrap();
-        let history = trainer.fit(&data, Fit::default()).unwrap_or_else(|error| panic!("{}", render(&error)));
+        let history =
+            trainer.fit(&data, Fit::default()).unwrap_or_else(|error| panic!("{}", render(&error)));
         for epoch in &history {
             assert!(epoch.get("loss").unwrap() < 1e-6, "{epoch:?}");
             assert!(epoch.get("sureness").unwrap() < 0.97, "{epoch:?}");

@@ -19,9 +19,9 @@ fn fault(statement: &Statement, device: &Device) -> Option<String> {
     for (name, tensor) in &statement.inputs {
         builder = builder.input(name, tensor.ty().clone());
     }
-    let run = builder
-        .build()
-        .and_then(|mut session| session.run(statement.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor))));
+    let run = builder.build().and_then(|mut session| {
+        session.run(statement.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)))
+    });
     let outputs = match run {
         Ok(_) if !meaning.is_whole => return None,
         Ok(outputs) => outputs,

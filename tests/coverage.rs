@@ -14,7 +14,9 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use common::golden::{Case, path, text};
-use tile_lang::ast::{Argument, Expr, ExprKind, Function, FunctionKind, Input, Statement, StatementKind};
+use tile_lang::ast::{
+    Argument, Expr, ExprKind, Function, FunctionKind, Input, Statement, StatementKind,
+};
 
 /// A hyper-parameter or an input of a definition.
 struct Choice {
@@ -54,7 +56,8 @@ struct Library {
 impl Library {
     fn new() -> Library {
         let signatures = text("keras_signatures.txt");
-        let keras: BTreeSet<&str> = signatures.lines().filter_map(|line| Some(line.split_once('(')?.0)).collect();
+        let keras: BTreeSet<&str> =
+            signatures.lines().filter_map(|line| Some(line.split_once('(')?.0)).collect();
         let mut library = Library { definitions: BTreeMap::new(), aliases: HashMap::new() };
         for file in tile_lang::LIBRARY.iter() {
             let parsed = tile_lang::parse(file.text).file;
@@ -62,7 +65,9 @@ impl Library {
                 library.aliases.insert(alias.name.name, alias.target.name);
             }
             for function in parsed.functions {
-                let Some(name) = function.name.as_ref().map(|name| name.name.clone()) else { continue };
+                let Some(name) = function.name.as_ref().map(|name| name.name.clone()) else {
+                    continue;
+                };
                 if !file.name.starts_with("onnx_") && keras.contains(name.as_str()) {
                     library.definitions.insert(name, definition(&function, file.text));
                 }
@@ -81,9 +86,15 @@ impl Library {
         let mut wanted = BTreeSet::new();
         for (name, definition) in &self.definitions {
             wanted.insert(name.clone());
-            for option in definition.parameters.iter().chain(&definition.inputs).filter(|option| option.wanted) {
+            for option in definition
+                .parameters
+                .iter()
+                .chain(&definition.inputs)
+                .filter(|option| option.wanted)
+            {
                 let full = format!("{name}.{}", option.name);
-                let others = option.values.iter().filter(|value| Some(*value) != option.default.as_ref());
+                let others =
+                    option.values.iter().filter(|value| Some(*value) != option.default.as_ref());
                 wanted.extend(others.map(|value| format!("{full}={value}")));
                 if option.values.is_empty() {
                     wanted.insert(full);
@@ -95,10 +106,12 @@ impl Library {
 }
 
 fn definition(function: &Function, source: &str) -> Definition {
-    let parameters = function.parameters.iter().flatten().map(|input| choice(input, source, true)).collect();
+    let parameters =
+        function.parameters.iter().flatten().map(|input| choice(input, source, true)).collect();
     // The inputs of functions, losses and metrics are always given.
     let optional = |input: &Input| function.kind == FunctionKind::Layer && input.default.is_some();
-    let inputs = function.inputs.iter().map(|input| choice(input, source, optional(input))).collect();
+    let inputs =
+        function.inputs.iter().map(|input| choice(input, source, optional(input))).collect();
     Definition { parameters, inputs }
 }
 
@@ -113,7 +126,8 @@ struct Found<'l> {
 impl Found<'_> {
     fn case(&mut self, case: &Case) {
         let settings = case.of("set").map(|(name, value)| format!("{name} = {value};"));
-        let source = format!("model Case(X) -> (Y) {{\n{}{}}}\n", case.body, settings.collect::<String>());
+        let source =
+            format!("model Case(X) -> (Y) {{\n{}{}}}\n", case.body, settings.collect::<String>());
         self.instances.clear();
         for function in tile_lang::parse(&source).file.functions {
             for statement in &function.body {
@@ -127,7 +141,8 @@ impl Found<'_> {
         if let (ExprKind::Call { callee, .. }, [target]) = (&value.kind, &targets[..])
             && let ExprKind::Name(class) = &callee.kind
         {
-            self.instances.insert(target.name.clone(), self.library.resolved(&class.name).to_owned());
+            self.instances
+                .insert(target.name.clone(), self.library.resolved(&class.name).to_owned());
         }
         self.expr(value, source);
     }
@@ -182,10 +197,16 @@ impl Found<'_> {
                 Some(given) => options.iter().find(|option| option.name == given.name),
                 None => options.get(place),
             };
-            let (Some(option), value) = (option, text_of(&argument.value, source)) else { continue };
+            let (Some(option), value) = (option, text_of(&argument.value, source)) else {
+                continue;
+            };
             if option.default.as_ref() != Some(&value) {
                 let full = format!("{name}.{}", option.name);
-                self.found.insert(if option.values.is_empty() { full } else { format!("{full}={value}") });
+                self.found.insert(if option.values.is_empty() {
+                    full
+                } else {
+                    format!("{full}={value}")
+                });
             }
         }
     }
@@ -199,7 +220,9 @@ fn excepts(exception: &str, name: &str) -> bool {
         (None, Some((class, _))) => exception == class,
         (Some((class, option)), Some((other, rest))) => {
             (class == "*" || class == other)
-                && (option == "*" || option == rest || rest.split_once('=').is_some_and(|(name, _)| name == option))
+                && (option == "*"
+                    || option == rest
+                    || rest.split_once('=').is_some_and(|(name, _)| name == option))
         }
         _ => false,
     }
@@ -226,7 +249,11 @@ fn every_option_has_a_case() {
         let all = wanted.iter().filter(|name| name.contains('.') == with_option);
         (all.clone().filter(|name| found.found.contains(*name)).count(), all.count())
     };
-    println!("{cases} cases of {families} families: names {:?}, options {:?}", covered(false), covered(true));
+    println!(
+        "{cases} cases of {families} families: names {:?}, options {:?}",
+        covered(false),
+        covered(true)
+    );
     assert_explained(&missing, "steps/exceptions.txt");
 }
 
@@ -238,10 +265,14 @@ fn assert_explained(missing: &[&String], file: &str) {
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| Some(line.split_once(": ")?.0))
         .collect();
-    let unexplained: Vec<&&String> =
-        missing.iter().filter(|name| !exceptions.iter().any(|exception| excepts(exception, name))).collect();
-    let needless: Vec<&&str> =
-        exceptions.iter().filter(|exception| !missing.iter().any(|name| excepts(exception, name))).collect();
+    let unexplained: Vec<&&String> = missing
+        .iter()
+        .filter(|name| !exceptions.iter().any(|exception| excepts(exception, name)))
+        .collect();
+    let needless: Vec<&&str> = exceptions
+        .iter()
+        .filter(|exception| !missing.iter().any(|name| excepts(exception, name)))
+        .collect();
     assert!(unexplained.is_empty(), "missing without a reason: {unexplained:#?}");
     assert!(needless.is_empty(), "not missing, or no such name or option, in {file}: {needless:?}");
 }
@@ -272,9 +303,13 @@ fn every_option_of_training_is_there() {
             missing.insert(name.to_owned());
             continue;
         };
-        let known = |option: &&str| definition.parameters.iter().any(|parameter| parameter.name == **option);
+        let known = |option: &&str| {
+            definition.parameters.iter().any(|parameter| parameter.name == **option)
+        };
         let options = option_names(options.trim_end_matches(')'));
-        missing.extend(options.iter().filter(|option| !known(option)).map(|option| format!("{name}.{option}")));
+        missing.extend(
+            options.iter().filter(|option| !known(option)).map(|option| format!("{name}.{option}")),
+        );
     }
     assert_explained(&missing.iter().collect::<Vec<_>>(), "steps/absent.txt");
 }

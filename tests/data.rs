@@ -27,7 +27,10 @@ fn picture(number: usize) -> Vec<f64> {
 /// Returns the inputs and the target of one sample.
 fn sample(data: &dyn Dataset, number: usize) -> (Vec<f64>, f64) {
     let columns = data.columns();
-    assert_eq!(columns.iter().map(|column| column.role).collect::<Vec<_>>(), [ColumnRole::Input, ColumnRole::Target]);
+    assert_eq!(
+        columns.iter().map(|column| column.role).collect::<Vec<_>>(),
+        [ColumnRole::Input, ColumnRole::Target]
+    );
     let batch = data.batch(&[number]).unwrap();
     (batch[0].to_f64s(), batch[1].to_f64s()[0])
 }
@@ -77,10 +80,14 @@ fn pictures() {
         assert_eq!(sample(grey.as_ref(), number), (picture(of), (of % 2) as f64));
     }
     let Samples { train, test, .. } = samples("jpeg");
-    assert_eq!((train.columns()[0].ty.shape.as_slice(), train.len(), test.unwrap().len()), (&[8, 8, 3][..], 2, 1));
+    assert_eq!(
+        (train.columns()[0].ty.shape.as_slice(), train.len(), test.unwrap().len()),
+        (&[8, 8, 3][..], 2, 1)
+    );
     let (values, class) = sample(train.as_ref(), 1);
     assert_eq!(class, 1.0);
-    let green = |(i, value): (usize, &f64)| (value - if i % 3 == 1 { 255.0 } else { 0.0 }).abs() <= 3.0;
+    let green =
+        |(i, value): (usize, &f64)| (value - if i % 3 == 1 { 255.0 } else { 0.0 }).abs() <= 3.0;
     assert!(values.iter().enumerate().all(green), "{values:?}");
 }
 
@@ -178,7 +185,8 @@ fn ambiguous_folders() {
     let csv = b"a,b\n1,2\n".as_slice();
     let read = |name: &str| fs::read(path(name)).unwrap();
     let (whole, x, picture) = (read("whole.npz"), read("npy/x.npy"), read("pictures/a/0.png"));
-    let (images, labels) = (read("idx/t10k-images-idx3-ubyte.gz"), read("idx/t10k-labels-idx1-ubyte"));
+    let (images, labels) =
+        (read("idx/t10k-images-idx3-ubyte.gz"), read("idx/t10k-labels-idx1-ubyte"));
     let all = [
         folder_refused("tables", &[("train.csv", csv), ("test.csv", csv)]),
         folder_refused("archives", &[("a.npz", &whole), ("b.npz", &whole)]),
@@ -213,16 +221,20 @@ fn arrays_by_name() {
     let outputs = ["Near", "Far"].map(str::to_owned).into();
     let wanted = Wanted { inputs, outputs, ..Wanted::default() };
     let folder = empty_folder("by_name");
-    let array = |samples: usize| Tensor::from_f32([samples, 2], &vec![samples as f32; 2 * samples]).unwrap();
+    let array = |samples: usize| {
+        Tensor::from_f32([samples, 2], &vec![samples as f32; 2 * samples]).unwrap()
+    };
     let save = |name: &str, samples: usize| {
         npy::write(&array(samples), fs::File::create(folder.join(name)).unwrap()).unwrap();
     };
-    for name in ["Left.npy", "Right.npy", "Far.npy", "extra.npy", "Left_test.npy", "Right_test.npy"] {
+    for name in ["Left.npy", "Right.npy", "Far.npy", "extra.npy", "Left_test.npy", "Right_test.npy"]
+    {
         save(name, if name.contains("_test") { 3 } else { 4 });
     }
     let samples = open_for(&folder, &wanted).unwrap();
     let columns = samples.train.columns();
-    let columns: Vec<_> = columns.iter().map(|column| (column.role, column.name.as_deref().unwrap())).collect();
+    let columns: Vec<_> =
+        columns.iter().map(|column| (column.role, column.name.as_deref().unwrap())).collect();
     let (input, target) = (ColumnRole::Input, ColumnRole::Target);
     assert_eq!(columns, [(input, "Left"), (input, "Right"), (target, "Far")]);
     assert_eq!((samples.train.len(), samples.test.unwrap().len()), (4, 3));
@@ -230,7 +242,9 @@ fn arrays_by_name() {
     save("Right.npy", 5);
     let refused = || {
         let error = open_for(&folder, &wanted).err().unwrap().to_string();
-        error.replace(&folder.display().to_string(), "by_name").replace(std::path::MAIN_SEPARATOR, "/")
+        error
+            .replace(&folder.display().to_string(), "by_name")
+            .replace(std::path::MAIN_SEPARATOR, "/")
     };
     let counts = refused();
     fs::rename(folder.join("Right.npy"), folder.join("Rihgt.npy")).unwrap();
@@ -255,7 +269,11 @@ fn pictures_by_name() {
             fs::copy(from, folder.join(name).join(format!("{number}.png"))).unwrap();
         }
     }
-    let declared = |sizes: &[Option<usize>]| Declared { dtype: DType::F32, sizes: sizes.into(), channels_last: true };
+    let declared = |sizes: &[Option<usize>]| Declared {
+        dtype: DType::F32,
+        sizes: sizes.into(),
+        channels_last: true,
+    };
     let wanted = |sizes: &[Option<usize>]| Wanted {
         inputs: vec![("Image".to_owned(), Some(declared(sizes)))],
         outputs: vec!["Mask".to_owned()],
@@ -270,7 +288,8 @@ fn pictures_by_name() {
     }
     // Inputs are resized to their declared sizes, and with them targets of the same size.
     let data = open_for(&folder, &wanted(&[None, Some(4), Some(5), Some(3)])).unwrap().train;
-    let shapes: Vec<Vec<usize>> = data.batch(&[0, 1]).unwrap().iter().map(|tensor| tensor.shape().to_vec()).collect();
+    let shapes: Vec<Vec<usize>> =
+        data.batch(&[0, 1]).unwrap().iter().map(|tensor| tensor.shape().to_vec()).collect();
     assert_eq!(shapes, [vec![2, 4, 5, 3], vec![2, 4, 5]]);
     fs::rename(folder.join("Mask/11.png"), folder.join("Mask/12.png")).unwrap();
     let error = open_for(&folder, &wanted(&[None; 4])).err().unwrap().to_string();
@@ -283,8 +302,10 @@ fn pictures_by_name() {
 fn masks() {
     let open_mask = |name: &str, sizes: [Option<usize>; 4]| {
         let folder = empty_folder("masks");
-        for (from, to) in [("pictures/a/0.png".to_owned(), "Image/0.png"), (format!("masks/{name}.png"), "Mask/0.png")]
-        {
+        for (from, to) in [
+            ("pictures/a/0.png".to_owned(), "Image/0.png"),
+            (format!("masks/{name}.png"), "Mask/0.png"),
+        ] {
             fs::create_dir_all(folder.join(to).parent().unwrap()).unwrap();
             fs::copy(path(&from), folder.join(to)).unwrap();
         }
@@ -297,7 +318,10 @@ fn masks() {
     for (name, expected) in [("1", classes(2)), ("8", classes(6)), ("palette_2", classes(4))] {
         assert_eq!(open_mask(name, [None; 4]).to_f64s(), expected, "{name}");
     }
-    assert_eq!(open_mask("16", [None; 4]).to_f64s(), classes(6).iter().map(|n| n * 1000.0).collect::<Vec<_>>());
+    assert_eq!(
+        open_mask("16", [None; 4]).to_f64s(),
+        classes(6).iter().map(|n| n * 1000.0).collect::<Vec<_>>()
+    );
     for name in ["palette_4", "palette_8"] {
         assert_eq!(open_mask(name, [None; 4]).to_f64s(), classes(4), "{name}");
     }
@@ -399,7 +423,16 @@ fn types_of_inputs() {
         let mut trainer = Model::compile(text).unwrap().trainer(&device).build().unwrap();
         trainer.predict(&data, 2).map(|outputs| outputs.iter().next().unwrap().1.to_f64s())
     };
-    for dtype in [DType::U8, DType::I8, DType::I16, DType::I32, DType::I64, DType::U16, DType::Bool, DType::F64] {
+    for dtype in [
+        DType::U8,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::U16,
+        DType::Bool,
+        DType::F64,
+    ] {
         assert_eq!(predicted(text, dtype).unwrap(), [0.0, 0.5, 0.5, 0.5, 0.0, 0.5], "{dtype}");
     }
     assert!(predicted(indexed, DType::F32).is_err());
@@ -411,9 +444,13 @@ fn types_of_inputs() {
 #[test]
 fn types_of_inputs_that_nothing_trains() {
     let given = |text: &str, dtype: DType| {
-        let array = Tensor::from_scalars(TensorType::new(dtype, [2]), [1, 0].map(|x| Scalar::from_i64(DType::I64, x)));
+        let array = Tensor::from_scalars(
+            TensorType::new(dtype, [2]),
+            [1, 0].map(|x| Scalar::from_i64(DType::I64, x)),
+        );
         let mut arrays = [("X".to_owned(), array.unwrap())].into();
-        as_model_takes(&Model::compile(text).unwrap(), None, &Default::default(), &mut arrays).unwrap();
+        as_model_takes(&Model::compile(text).unwrap(), None, &Default::default(), &mut arrays)
+            .unwrap();
         arrays["X"].dtype()
     };
     let scaled = "model M(X[N]) -> (Y) { Y = X / 255 * 1.0; }";

@@ -27,7 +27,9 @@ fn fault(case: &Case, device: &Device) -> Option<String> {
     };
     match Session::of_graph(case.graph.clone(), device).and_then(run) {
         Ok(outputs) => difference(case, &expected, &outputs.into_iter().collect::<Vec<_>>()),
-        Err(Error::Program { diagnostics, .. }) if diagnostics.iter().all(|d| matches!(d.code, "E0290" | "E0291")) => {
+        Err(Error::Program { diagnostics, .. })
+            if diagnostics.iter().all(|d| matches!(d.code, "E0290" | "E0291")) =>
+        {
             None
         }
         Err(error) => Some(error.to_string()),
@@ -139,7 +141,8 @@ graph g(%0, %1) -> (C = %2)
     )
     .unwrap();
     let seldom = |shape: [usize; 2]| {
-        let elements = (0..shape[0] * shape[1]).map(|i| Scalar::from_i64(DType::Bool, i64::from(i * 37 % 101 < 9)));
+        let elements = (0..shape[0] * shape[1])
+            .map(|i| Scalar::from_i64(DType::Bool, i64::from(i * 37 % 101 < 9)));
         Tensor::from_scalars(TensorType::new(DType::Bool, shape), elements).unwrap()
     };
     let inputs = vec![("A".to_owned(), seldom([37, 70])), ("B".to_owned(), seldom([70, 41]))];
@@ -151,7 +154,12 @@ graph g(%0, %1) -> (C = %2)
 
 /// Asserts that a program of rows X and one number U for each row gives on the cpu, to the bit,
 /// what it gives by definition.
-fn rows_with_numbers(program: &str, dtype: DType, x: impl Fn(usize) -> f64, u: impl Fn(usize) -> f64) {
+fn rows_with_numbers(
+    program: &str,
+    dtype: DType,
+    x: impl Fn(usize) -> f64,
+    u: impl Fn(usize) -> f64,
+) {
     let model = Model::compile(program).unwrap();
     for (rows, length) in [(1, 1), (2, 17), (3, 100), (8, 1024), (2, 4099)] {
         let tensor = |shape: [usize; 2], value: &dyn Fn(usize) -> f64| {
@@ -160,15 +168,24 @@ fn rows_with_numbers(program: &str, dtype: DType, x: impl Fn(usize) -> f64, u: i
         };
         let given = [("X", tensor([rows, length], &x)), ("U", tensor([rows, 1], &u))];
         let on = |device: &Device| {
-            let builder = model.on(device).input("X", given[0].1.ty().clone()).input("U", given[1].1.ty().clone());
+            let builder = model
+                .on(device)
+                .input("X", given[0].1.ty().clone())
+                .input("U", given[1].1.ty().clone());
             builder.build().unwrap().run(given.iter().map(|(name, tensor)| (name, tensor))).unwrap()
         };
         let (mut got, expected) = (on(&Device::cpu()), on(&Device::named("reference").unwrap()));
         for (name, expected) in expected {
-            for (place, (got, expected)) in got.remove(&name).unwrap().scalars().zip(expected.scalars()).enumerate() {
+            for (place, (got, expected)) in
+                got.remove(&name).unwrap().scalars().zip(expected.scalars()).enumerate()
+            {
                 let (got, expected) = (got.to_f64(), expected.to_f64());
-                let are_same = got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan();
-                assert!(are_same, "{got}, not {expected}, at {place} of {rows} rows of {length}, {name}: {program}");
+                let are_same =
+                    got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan();
+                assert!(
+                    are_same,
+                    "{got}, not {expected}, at {place} of {rows} rows of {length}, {name}: {program}"
+                );
             }
         }
     }
@@ -216,7 +233,8 @@ fn values_of_rows_wait_where_results_will_be() {
 /// Quotients by row-invariant values overflow exactly as IEEE 754 defines.
 #[test]
 fn quotients_overflow_as_defined() {
-    let values = [1e38, -1e38, 3.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 2e-38, 88.0, -3.4e38];
+    let values =
+        [1e38, -1e38, 3.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 2e-38, 88.0, -3.4e38];
     let far = |i: usize| values[i % values.len()];
     for program in [
         "function f(X[N, M], U[N, 1]) -> (Y) { Y = X / U; }",
@@ -244,7 +262,8 @@ graph case(%0) -> (Less = %3, Atleast = %4, Most = %5, Least = %6)
     )
     .unwrap();
     let values = [i32::MIN, -8, -7, 0, 5, i32::MAX];
-    let x = Tensor::from_scalars(TensorType::new(DType::I32, [6]), values.map(Scalar::i32)).unwrap();
+    let x =
+        Tensor::from_scalars(TensorType::new(DType::I32, [6]), values.map(Scalar::i32)).unwrap();
     let case = Case { graph, inputs: vec![("X".to_owned(), x)], tolerances: vec![0.0; 4] };
     for device in [&[Device::named("check").unwrap(), Device::cpu()], &ADAPTERS[..]].concat() {
         assert_eq!(fault(&case, &device), None, "on {}", device.name());
@@ -352,7 +371,8 @@ graph case(%0, %1) -> (Y = %4)
             length = rows.max(columns)
         );
         let indices = [-2, 0, 6, 7, 3, i32::MAX - 2].map(|index| f64::from(index + 2));
-        let case = exactly(Graph::parse(&graph).unwrap(), |i| indices.get(i).copied().unwrap_or(i as f64));
+        let case =
+            exactly(Graph::parse(&graph).unwrap(), |i| indices.get(i).copied().unwrap_or(i as f64));
         for device in [Device::named("check").unwrap(), Device::cpu()] {
             assert_eq!(fault(&case, &device), None, "on {}, {graph}", device.name());
         }

@@ -36,19 +36,32 @@ const FUNCTIONS: [UnaryOp; 15] = [
 fn arguments(step: usize) -> Vec<f32> {
     let everywhere = (0..=u32::MAX).step_by(step).map(f32::from_bits);
     let around_one = (0x3d80_0000..0x4180_0000_u32).step_by(step / 64).map(f32::from_bits);
-    let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -0.0, 1.0, -1.0, f32::MAX, f32::MIN_POSITIVE];
+    let special = [
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        f32::MAX,
+        f32::MIN_POSITIVE,
+    ];
     everywhere.chain(around_one.clone()).chain(around_one.map(|x| -x)).chain(special).collect()
 }
 
 fn run(device: &Device, program: &str, inputs: &[(&str, &[f32])]) -> Vec<f32> {
-    let tensors: Vec<(&str, Tensor)> =
-        inputs.iter().map(|(name, values)| (*name, Tensor::from_f32([values.len()], values).unwrap())).collect();
+    let tensors: Vec<(&str, Tensor)> = inputs
+        .iter()
+        .map(|(name, values)| (*name, Tensor::from_f32([values.len()], values).unwrap()))
+        .collect();
     let model = Model::compile(program).unwrap();
     let mut builder = model.on(device);
     for (name, tensor) in &tensors {
         builder = builder.input(*name, tensor.ty().clone());
     }
-    let mut outputs = builder.build().unwrap().run(tensors.iter().map(|(name, tensor)| (name, tensor))).unwrap();
+    let mut outputs =
+        builder.build().unwrap().run(tensors.iter().map(|(name, tensor)| (name, tensor))).unwrap();
     outputs.remove("Y").unwrap().scalars().map(|scalar| scalar.to_f64() as f32).collect()
 }
 
@@ -65,7 +78,11 @@ fn error(got: f32, want: f64) -> f64 {
     let unit = f64::from(f32::from_bits(size.to_bits() + 1)) - f64::from(size);
     let off = (got - want).abs();
     // A subnormal result may be 0.
-    if want.abs() < f64::from(f32::MIN_POSITIVE) && off <= f64::from(f32::MIN_POSITIVE) { 0.0 } else { off / unit }
+    if want.abs() < f64::from(f32::MIN_POSITIVE) && off <= f64::from(f32::MIN_POSITIVE) {
+        0.0
+    } else {
+        off / unit
+    }
 }
 
 fn devices() -> Vec<(Device, usize)> {
@@ -95,14 +112,34 @@ fn functions_of_one_number() {
             }
             let (off, x, got) = worst;
             eprintln!("{} on {}: {off:.2} units at {x:e}", op.name(), device.name());
-            assert!(off <= BOUND, "{}({x:e}) = {got:e} on {}: {off} units off", op.name(), device.name());
+            assert!(
+                off <= BOUND,
+                "{}({x:e}) = {got:e} on {}: {off} units off",
+                op.name(),
+                device.name()
+            );
         }
     }
 }
 
 #[test]
 fn powers() {
-    let exponents = [-3.7, -1.0, -0.5, 0.01, 1.0 / 3.0, 0.75, 2.2, 3.0, 10.5, 100.0, 1e4, -1e6, 3e9, f32::INFINITY];
+    let exponents = [
+        -3.7,
+        -1.0,
+        -0.5,
+        0.01,
+        1.0 / 3.0,
+        0.75,
+        2.2,
+        3.0,
+        10.5,
+        100.0,
+        1e4,
+        -1e6,
+        3e9,
+        f32::INFINITY,
+    ];
     for (device, step) in devices() {
         let mut pairs: Vec<(f32, f32)> = Vec::new();
         for y in exponents {
@@ -114,7 +151,8 @@ fn powers() {
         let special = arguments(0x0fff_ffff);
         pairs.extend(special.iter().flat_map(|&x| special.iter().map(move |&y| (x, y))));
         let (x, y): (Vec<f32>, Vec<f32>) = pairs.iter().copied().unzip();
-        let got = run(&device, "function f(X, E) -> (Y) { Y = pow(X, E); }", &[("X", &x), ("E", &y)]);
+        let got =
+            run(&device, "function f(X, E) -> (Y) { Y = pow(X, E); }", &[("X", &x), ("E", &y)]);
         let mut worst = (0.0, (0.0, 0.0), 0.0);
         for (&(x, y), &got) in pairs.iter().zip(&got) {
             let exact = |x: f32, y: f32| libm(x, y);
@@ -144,14 +182,19 @@ fn libm(x: f32, y: f32) -> f64 {
 fn remainders_are_exact() {
     let special = [1e-30f32, 55.0, 0.1, 3.0, 1e30, 6.0, 2.0, -7.5, 16_777_217.0, 0.3];
     let values: Vec<f32> = arguments(0x02ff_ffff).into_iter().chain(special).collect();
-    let values: Vec<f32> = values.into_iter().filter(|x| *x == 0.0 || x.is_nan() || x.abs() >= 1e-30).collect();
+    let values: Vec<f32> =
+        values.into_iter().filter(|x| *x == 0.0 || x.is_nan() || x.abs() >= 1e-30).collect();
     let pairs = values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y)));
     let (x, y): (Vec<f32>, Vec<f32>) = pairs.unzip();
     for (device, _) in devices() {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             let round = |x: &f32| Scalar::from_f64(dtype, (*x).into());
             let tensor = |values: &[f32]| {
-                Tensor::from_scalars(TensorType::new(dtype, [values.len()]), values.iter().map(round)).unwrap()
+                Tensor::from_scalars(
+                    TensorType::new(dtype, [values.len()]),
+                    values.iter().map(round),
+                )
+                .unwrap()
             };
             let (a, b) = (tensor(&x), tensor(&y));
             let model = Model::compile("function f(A, B) -> (Y) { Y = fmod(A, B); }").unwrap();
@@ -162,7 +205,11 @@ fn remainders_are_exact() {
                 let want = Scalar::from_f64(dtype, a.to_f64() % b.to_f64());
                 let is_same = got == want || got.to_f64().is_nan() && want.to_f64().is_nan();
                 let is_tiny = want.to_f64().abs() < 1.2e-38 && got.to_f64() == 0.0;
-                assert!(is_same || is_tiny, "fmod({a}, {b}) = {got}, not {want}, in {dtype} on {}", device.name());
+                assert!(
+                    is_same || is_tiny,
+                    "fmod({a}, {b}) = {got}, not {want}, in {dtype} on {}",
+                    device.name()
+                );
             }
         }
     }

@@ -45,7 +45,8 @@ fn differentiate(
 
 /// Returns the same values as `seed` in golden/gradients/make.py.
 fn seed(number: usize, ty: &TensorType) -> Tensor {
-    let value = |n: usize| Scalar::from_f64(ty.dtype, (((n * 37 + 11 * number) % 64) as f64 - 31.5) / 32.0);
+    let value =
+        |n: usize| Scalar::from_f64(ty.dtype, (((n * 37 + 11 * number) % 64) as f64 - 31.5) / 32.0);
     Tensor::from_scalars(ty.clone(), (0..ty.elements()).map(value)).unwrap()
 }
 
@@ -56,9 +57,15 @@ fn given(graph: &Graph) -> Vec<(String, NodeId)> {
 }
 
 /// Returns what is wrong with the gradients of a case.
-fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices: &[Device]) -> Result<(), String> {
+fn check(
+    case: &Case,
+    tensors: &[Tensor],
+    expected: &[(String, Tensor)],
+    devices: &[Device],
+) -> Result<(), String> {
     let names = |kind| case.of(kind).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-    let source = format!("model Case({}) -> ({}) {{\n{}}}\n", names("input"), names("output"), case.body);
+    let source =
+        format!("model Case({}) -> ({}) {{\n{}}}\n", names("input"), names("output"), case.body);
     let program = tile_lang::check(&source).program.ok_or("it does not check")?;
     let mut bindings = Bindings { training: case.training, ..Bindings::default() };
     let mut values = Vec::new();
@@ -75,8 +82,9 @@ fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices
     // Training has more outputs, the updated states, which have no gradient.
     graph.outputs.truncate(case.of("output").count());
     let nodes: HashMap<String, NodeId> = given(&graph).into_iter().collect();
-    let node =
-        |(name, _): &(String, Tensor)| Ok((name.clone(), *nodes.get(name).ok_or(format!("there is no {name}"))?));
+    let node = |(name, _): &(String, Tensor)| {
+        Ok((name.clone(), *nodes.get(name).ok_or(format!("there is no {name}"))?))
+    };
     let nodes = expected.iter().map(node).collect::<Result<Vec<_>, String>>()?;
     values.extend(differentiate(&mut graph, &nodes, seed));
     let read = |name: &str| graph.ids().any(|id| graph.node(id).op.given_name() == Some(name));
@@ -84,10 +92,14 @@ fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices
     let found = interpret::run(&graph, &values).map_err(|error| error.to_string())?;
     let mut faults = String::new();
     // A gradient that is 0 because large terms cancel keeps their rounding errors.
-    let largest = expected.iter().flat_map(|(_, tensor)| tensor.to_f64s()).fold(1e-3, |most: f64, x| most.max(x.abs()));
+    let largest = expected
+        .iter()
+        .flat_map(|(_, tensor)| tensor.to_f64s())
+        .fold(1e-3, |most: f64, x| most.max(x.abs()));
     let near = |found: &Tensor, expected: &Tensor| {
         let (found, expected) = (found.to_f64s(), expected.to_f64s());
-        found.len() == expected.len() && found.iter().zip(&expected).all(|(x, y)| (x - y).abs() <= 1e-6 * largest)
+        found.len() == expected.len()
+            && found.iter().zip(&expected).all(|(x, y)| (x - y).abs() <= 1e-6 * largest)
     };
     let mut compare = |device: &str, found: &dyn Fn(&str) -> Option<Tensor>| {
         for (name, expected) in expected {
@@ -101,9 +113,12 @@ fn check(case: &Case, tensors: &[Tensor], expected: &[(String, Tensor)], devices
             }
         }
     };
-    compare("reference", &|name| found.iter().find(|(found, _)| found == name).map(|(_, tensor)| tensor.clone()));
+    compare("reference", &|name| {
+        found.iter().find(|(found, _)| found == name).map(|(_, tensor)| tensor.clone())
+    });
     for device in devices {
-        let mut session = Session::of_graph(graph.clone(), device).map_err(|error| error.to_string())?;
+        let mut session =
+            Session::of_graph(graph.clone(), device).map_err(|error| error.to_string())?;
         let given = values.iter().map(|(name, tensor)| (name.as_str(), tensor));
         let outputs = session.run(given).map_err(|error| error.to_string())?;
         compare(device.name(), &|name| outputs.get(name).cloned());
@@ -160,7 +175,11 @@ fn hold_to_jax(wanted: impl Fn(&str) -> bool, devices: &[Device]) {
         let cases = families.entry(family.to_owned()).or_insert_with(|| {
             let mut next = arrays(&format!("layers/{family}.npy"));
             let with_tensors = |case: Case| (case.lines.iter().map(|_| next()).collect(), case);
-            Case::read(family).into_iter().map(with_tensors).map(|(tensors, case)| (case, tensors)).collect()
+            Case::read(family)
+                .into_iter()
+                .map(with_tensors)
+                .map(|(tensors, case)| (case, tensors))
+                .collect()
         });
         if !wanted(name) {
             continue;
@@ -192,7 +211,8 @@ fn programs_have_the_same_gradients_on_every_device() {
             let ty = tensor_type(&format!("{}]", ty.replace("f64", "f32")));
             let scalars = values.split(' ').map(|value| Scalar::parse(ty.dtype, value).unwrap());
             let tensor = Tensor::from_scalars(ty.clone(), scalars.collect::<Vec<_>>()).unwrap();
-            if kind == "input" { &mut given } else { &mut expected }.push((name.to_owned(), tensor));
+            if kind == "input" { &mut given } else { &mut expected }
+                .push((name.to_owned(), tensor));
         }
         let name = block.lines().next().unwrap_or_default();
         let model = Model::compile(&source).unwrap();
@@ -201,7 +221,9 @@ fn programs_have_the_same_gradients_on_every_device() {
                 let types = given.iter().map(|(name, tensor)| (name, tensor.ty().clone()));
                 types.fold(model.on(device), |builder, (name, ty)| builder.input(name, ty)).build()
             };
-            let run = |mut session: Session| session.run(given.iter().map(|(name, tensor)| (name, tensor)));
+            let run = |mut session: Session| {
+                session.run(given.iter().map(|(name, tensor)| (name, tensor)))
+            };
             let outputs = match build().and_then(run) {
                 Ok(outputs) => outputs,
                 Err(error) => {
@@ -210,7 +232,8 @@ fn programs_have_the_same_gradients_on_every_device() {
                 }
             };
             for (output, expected) in &expected {
-                let (found, expected) = (outputs.get(output).unwrap().to_f64s(), expected.to_f64s());
+                let (found, expected) =
+                    (outputs.get(output).unwrap().to_f64s(), expected.to_f64s());
                 let scale = expected.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
                 let wrong = found
                     .iter()
@@ -218,8 +241,11 @@ fn programs_have_the_same_gradients_on_every_device() {
                     .position(|(a, b)| (a - b).abs().is_nan() || (a - b).abs() > 2e-5 * scale);
                 if let Some(at) = wrong {
                     let (found, expected) = (found[at], expected[at]);
-                    let _ =
-                        writeln!(faults, "{name} on {}: {output} is {found} at {at}, not {expected}", device.name());
+                    let _ = writeln!(
+                        faults,
+                        "{name} on {}: {output} is {found} at {at}, not {expected}",
+                        device.name()
+                    );
                 }
             }
         }
@@ -240,12 +266,16 @@ fn computed_values_that_are_equal_share_a_gradient() {
     let columns = |n: usize| if n % 64 == 63 { n - 63 } else { n };
     let tensor = |shape: &[usize], shift: usize| {
         let count = shape.iter().product::<usize>();
-        Tensor::from_f32(shape, &(0..count).map(|n| value(columns(n) + shift)).collect::<Vec<_>>()).unwrap()
+        Tensor::from_f32(shape, &(0..count).map(|n| value(columns(n) + shift)).collect::<Vec<_>>())
+            .unwrap()
     };
-    let given = [("A", tensor(&[16, 64], 0)), ("B", tensor(&[16, 64], 31)), ("C", tensor(&[64], 5))];
+    let given =
+        [("A", tensor(&[16, 64], 0)), ("B", tensor(&[16, 64], 31)), ("C", tensor(&[64], 5))];
     let model = Model::compile(source).unwrap();
     for device in [vec![Device::reference(), Device::cpu()], gpus()].concat() {
-        let builder = given.iter().fold(model.on(&device), |builder, (name, x)| builder.input(*name, x.shape()));
+        let builder = given
+            .iter()
+            .fold(model.on(&device), |builder, (name, x)| builder.input(*name, x.shape()));
         let g = builder.build().unwrap().run(given.clone()).unwrap().remove("G").unwrap().to_f64s();
         for row in g.chunks(64) {
             assert_eq!(row.iter().sum::<f64>(), 1.0, "{} {row:?}", device.name());
@@ -268,8 +298,9 @@ fn gradients_of_narrow_floats() {
         let tensor = |shape: [usize; 2]| seed(3, &TensorType::new(dtype, shape));
         let given = [("X", tensor([6, 5])), ("W", tensor([5, 7]))];
         let gradients = |device: &Device| {
-            let builder =
-                given.iter().fold(model.on(device), |builder, (name, x)| builder.input(*name, x.ty().clone()));
+            let builder = given
+                .iter()
+                .fold(model.on(device), |builder, (name, x)| builder.input(*name, x.ty().clone()));
             builder.build().and_then(|mut session| session.run(given.clone()))
         };
         let expected = gradients(&Device::reference()).unwrap();
@@ -280,12 +311,20 @@ fn gradients_of_narrow_floats() {
                         assert_eq!(found.dtype(), dtype);
                         let pairs = found.to_f64s().into_iter().zip(expected.to_f64s());
                         for (a, b) in pairs {
-                            assert!((a - b).abs() <= 0.05, "{name} of {dtype} on {}: {a} {b}", device.name());
+                            assert!(
+                                (a - b).abs() <= 0.05,
+                                "{name} of {dtype} on {}: {a} {b}",
+                                device.name()
+                            );
                         }
                     }
                 }
                 Err(error) => {
-                    assert!(refused(&error) && error.to_string().contains(dtype.name()), "{}: {error}", device.name());
+                    assert!(
+                        refused(&error) && error.to_string().contains(dtype.name()),
+                        "{}: {error}",
+                        device.name()
+                    );
                 }
             }
         }
@@ -313,7 +352,11 @@ fn smooth(case: &Random) -> (Graph, Vec<(String, Tensor)>) {
         let moved = tensor.to_f64s().into_iter().map(|x| x + 0.2 * (random() - 0.5));
         (
             name.clone(),
-            Tensor::from_scalars(ty, moved.map(|x| Scalar::from_f64(DType::F64, x)).collect::<Vec<_>>()).unwrap(),
+            Tensor::from_scalars(
+                ty,
+                moved.map(|x| Scalar::from_f64(DType::F64, x)).collect::<Vec<_>>(),
+            )
+            .unwrap(),
         )
     });
     let inputs = inputs.collect();
@@ -342,10 +385,15 @@ type Named = Vec<(String, Tensor)>;
 /// Compares the gradients of `graph`'s outputs with central differences along one direction.
 /// Returns the graph that has the gradients as outputs, and its inputs, or `None` if they cannot be
 /// compared.
-fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Option<(Graph, Named)>, TestCaseError> {
+fn held_to_differences(
+    graph: &Graph,
+    inputs: &[(String, Tensor)],
+) -> Result<Option<(Graph, Named)>, TestCaseError> {
     let mut gradient = graph.clone();
-    let nodes: Vec<(String, NodeId)> =
-        given(graph).into_iter().filter(|(name, _)| inputs.iter().any(|(known, _)| known == name)).collect();
+    let nodes: Vec<(String, NodeId)> = given(graph)
+        .into_iter()
+        .filter(|(name, _)| inputs.iter().any(|(known, _)| known == name))
+        .collect();
     let seeds = differentiate(&mut gradient, &nodes, seed);
     if nodes.is_empty() || seeds.is_empty() || points(&gradient) > POINTS {
         return Ok(None);
@@ -367,13 +415,20 @@ fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Opt
                         .into_iter()
                         .zip(&direction[n])
                         .map(|(x, d)| Scalar::from_f64(DType::F64, x + step * d));
-                    (name.clone(), Tensor::from_scalars(tensor.ty().clone(), values.collect::<Vec<_>>()).unwrap())
+                    (
+                        name.clone(),
+                        Tensor::from_scalars(tensor.ty().clone(), values.collect::<Vec<_>>())
+                            .unwrap(),
+                    )
                 }
             })
             .collect();
         let outputs = interpret::run(graph, &moved).unwrap();
-        let floats: Vec<Vec<f64>> =
-            outputs.iter().filter(|(_, y)| y.dtype().is_float()).map(|(_, y)| y.to_f64s()).collect();
+        let floats: Vec<Vec<f64>> = outputs
+            .iter()
+            .filter(|(_, y)| y.dtype().is_float())
+            .map(|(_, y)| y.to_f64s())
+            .collect();
         let seeds: Vec<Vec<f64>> = seeds.iter().map(|(_, seed)| seed.to_f64s()).collect();
         (dot(&floats, &seeds), floats.iter().flatten().map(|y| y.abs()).sum::<f64>())
     };
@@ -393,7 +448,8 @@ fn held_to_differences(graph: &Graph, inputs: &[(String, Tensor)]) -> Result<Opt
     // If differences do not converge, there is a kink, or a value too large for them. At a kink
     // exactly here they do converge, to the mean of both sides: there the bend stays, while that of
     // a smooth function halves with the step.
-    let converge = (wide - narrow).abs() <= 1e-5 * scale && (wide_bend - 2.0 * narrow_bend).abs() <= 1e-5 * scale;
+    let converge = (wide - narrow).abs() <= 1e-5 * scale
+        && (wide_bend - 2.0 * narrow_bend).abs() <= 1e-5 * scale;
     if !converge || !wide.is_finite() {
         return Ok(None);
     }
@@ -415,8 +471,11 @@ fn differentiable(graph: &Graph) -> bool {
 
 fn check_differences(case: &Random) -> Result<(), TestCaseError> {
     let (graph, inputs) = smooth(case);
-    let compared = if differentiable(&graph) { held_to_differences(&graph, &inputs)? } else { None };
-    let Some((gradient, inputs)) = compared else { return Err(TestCaseError::reject("it cannot be compared")) };
+    let compared =
+        if differentiable(&graph) { held_to_differences(&graph, &inputs)? } else { None };
+    let Some((gradient, inputs)) = compared else {
+        return Err(TestCaseError::reject("it cannot be compared"));
+    };
     if points(&gradient) < POINTS / 20.0 {
         held_to_differences(&gradient, &inputs)?;
     }

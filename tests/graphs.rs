@@ -62,15 +62,21 @@ fn factors(graph: &Graph) -> Vec<NodeId> {
         Op::Contraction(op) => op.aggregation == Aggregation::Sum && graph.dtype(id) == DType::F32,
         _ => false,
     });
-    products.flat_map(|id| graph.operands(id)).filter(|&operand| graph.dtype(operand) == DType::F32).collect()
+    products
+        .flat_map(|id| graph.operands(id))
+        .filter(|&operand| graph.dtype(operand) == DType::F32)
+        .collect()
 }
 
 /// Returns whether rounding to `dtype` changes no operand of a product.
 fn has_exact_factors(case: &Case, dtype: DType) -> bool {
     let mut graph = case.graph.clone();
-    graph.outputs = factors(&graph).into_iter().enumerate().map(|(n, id)| (format!("F{n}"), id)).collect();
+    graph.outputs =
+        factors(&graph).into_iter().enumerate().map(|(n, id)| (format!("F{n}"), id)).collect();
     let values = interpret::run(&graph, &case.inputs).unwrap();
-    values.iter().all(|(_, tensor)| tensor.scalars().all(|value| value.cast(dtype).cast(DType::F32) == value))
+    values.iter().all(|(_, tensor)| {
+        tensor.scalars().all(|value| value.cast(dtype).cast(DType::F32) == value)
+    })
 }
 
 proptest! {

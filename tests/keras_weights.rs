@@ -24,8 +24,7 @@ model Network(X[N, 9, 8, 3]) -> (Y) {
     Y = A + B |> SeparableConv2D(5, 3) |> Flatten() |> Dense(3);
 }";
 
-const BRANCHES: &str =
-    "model Network(X[N, 4]) -> (Y) { Y = X |> Dense(4, name = first) |> relu |> Dense(4, name = last); }";
+const BRANCHES: &str = "model Network(X[N, 4]) -> (Y) { Y = X |> Dense(4, name = first) |> relu |> Dense(4, name = last); }";
 
 const RECURRENT: &str = "
 model Network(X[N, T]) -> (Y) {
@@ -165,7 +164,11 @@ fn other_networks() {
     let wider = SEQUENTIAL.replace("Dense(2)", "Dense(3)");
     let shorter = SEQUENTIAL.replace("range(12)", "range(11)");
     let without = NESTED.replace("|> Inner(name = second) ", "");
-    let all = [refused("sequential", &wider), refused("sequential", &shorter), refused("nested", &without)];
+    let all = [
+        refused("sequential", &wider),
+        refused("sequential", &shorter),
+        refused("nested", &without),
+    ];
     assert_snapshot!(all.join("\n"), @"
     it does not have the program's layers, by the shapes of their weights:
       in the program:
@@ -212,13 +215,16 @@ fn other_networks() {
 #[test]
 fn a_trainer_loads_them() {
     for name in ["float64", "bfloat16"] {
-        let program = DENSE.to_owned() + " train Network { loss = MeanSquaredError(); optimizer = SGD(); }";
-        let mut trainer = Model::compile(&program).unwrap().trainer(&Device::cpu()).build().unwrap();
+        let program =
+            DENSE.to_owned() + " train Network { loss = MeanSquaredError(); optimizer = SGD(); }";
+        let mut trainer =
+            Model::compile(&program).unwrap().trainer(&Device::cpu()).build().unwrap();
         trainer.load(weights(name)).unwrap();
         let data = Arrays::new(array(name, "x"), array(name, "y")).unwrap();
         assert!(trainer.predict(&data, 2).is_ok());
     }
-    let program = SEQUENTIAL.to_owned() + " train Network { loss = MeanSquaredError(); optimizer = SGD(); }";
+    let program =
+        SEQUENTIAL.to_owned() + " train Network { loss = MeanSquaredError(); optimizer = SGD(); }";
     let (x, y) = (array("sequential", "x"), array("sequential", "y"));
     let mut trainer = Model::compile(&program).unwrap().trainer(&Device::cpu()).build().unwrap();
     trainer.load(weights("sequential")).unwrap();

@@ -30,13 +30,15 @@ fn array(dtype: DType, shape: &[usize], values: &[f64]) -> Tensor {
 /// Returns samples with these labels.
 fn samples(dtype: DType, labels: &[f64]) -> Arrays {
     let count = labels.len();
-    Arrays::new(array(DType::F32, &[count, 1], &vec![0.5; count]), array(dtype, &[count], labels)).unwrap()
+    Arrays::new(array(DType::F32, &[count, 1], &vec![0.5; count]), array(dtype, &[count], labels))
+        .unwrap()
 }
 
 /// Returns samples with these token ids, two in a sample.
 fn tokens(dtype: DType, ids: &[f64]) -> Arrays {
     let rows = ids.len() / 2;
-    Arrays::new(array(dtype, &[rows, 2], ids), array(DType::I32, &[rows, 2], &vec![1.0; 2 * rows])).unwrap()
+    Arrays::new(array(dtype, &[rows, 2], ids), array(DType::I32, &[rows, 2], &vec![1.0; 2 * rows]))
+        .unwrap()
 }
 
 /// Samples that are read on demand.
@@ -78,7 +80,11 @@ fn labels_out_of_range() {
     for dtype in [DType::I32, DType::U8, DType::I64, DType::F32] {
         trainer(&source).fit(&samples(dtype, &[0.0, 2.0, 1.0, 2.0]), Fit::epochs(1)).unwrap();
         let data = samples(dtype, &[0.0, 2.0, 1.0, 14.0]);
-        assert_eq!(refused(&source, &data, 0), "label 14 in row 3: the model has classes 0 to 2", "{dtype}");
+        assert_eq!(
+            refused(&source, &data, 0),
+            "label 14 in row 3: the model has classes 0 to 2",
+            "{dtype}"
+        );
         let error = trainer(&source).evaluate(&data, 2).unwrap_err();
         assert_eq!(error.to_string(), "label 14 in row 3: the model has classes 0 to 2");
         assert!(trainer(&source).predict(&data, 2).is_ok());
@@ -88,13 +94,17 @@ fn labels_out_of_range() {
     assert_eq!(wrong(0.5), "label 0.5 in row 1: the model has classes 0 to 2");
     // The fraction that is kept back and other validation data are checked before the first step.
     let kept = Fit::epochs(1).validation(Validation::Fraction(0.5));
-    let error = trainer(&source).fit(&samples(DType::I32, &[0.0, 1.0, 2.0, 3.0]), kept).unwrap_err();
+    let error =
+        trainer(&source).fit(&samples(DType::I32, &[0.0, 1.0, 2.0, 3.0]), kept).unwrap_err();
     assert_eq!(error.to_string(), "label 3 in row 3: the model has classes 0 to 2");
     let other = samples(DType::I32, &[0.0, 3.0]);
     let mut fitted = trainer(&source);
     let fit = Fit::epochs(1).validation(Validation::Set(&other)).class_weight(1, 2.0);
     let error = fitted.fit(&samples(DType::I32, &[0.0, 1.0]), fit).unwrap_err();
-    assert_eq!(error.to_string(), "label 3 in row 1 of the validation data: the model has classes 0 to 2");
+    assert_eq!(
+        error.to_string(),
+        "label 3 in row 1 of the validation data: the model has classes 0 to 2"
+    );
     assert!(fitted.history().is_empty());
 }
 
@@ -129,14 +139,20 @@ fn tokens_out_of_range() {
     trainer(TOKENS).fit(&tokens(DType::I32, &[0.0, 4.0, 1.0, -1.0]), Fit::epochs(1)).unwrap();
     let labels = array(DType::I32, &[2, 2], &[0.0, 1.0, 3.0, 0.0]);
     let data = Arrays::new(array(DType::I32, &[2, 2], &[0.0; 4]), labels).unwrap();
-    assert_eq!(refused(TOKENS, &data, 0), "label 3 in row 1, position 0: the model has classes 0 to 2");
+    assert_eq!(
+        refused(TOKENS, &data, 0),
+        "label 3 in row 1, position 0: the model has classes 0 to 2"
+    );
 }
 
 /// Data that are not in memory are checked before the step that uses them.
 #[test]
 fn batches_out_of_range() {
     let data = Stream(samples(DType::I32, &[0.0, 1.0, 2.0, 0.0, 1.0, 9.0]));
-    assert_eq!(refused(&labelled(SPARSE), &data, 2), "label 9 in row 5: the model has classes 0 to 2");
+    assert_eq!(
+        refused(&labelled(SPARSE), &data, 2),
+        "label 9 in row 5: the model has classes 0 to 2"
+    );
     let error = trainer(&labelled(SPARSE)).evaluate(&data, 4).unwrap_err();
     assert_eq!(error.to_string(), "label 9 in row 5: the model has classes 0 to 2");
 }
@@ -148,7 +164,11 @@ fn labels_of_two_outputs() {
         "model Two(X[N, 1]) -> (A, B) {{ A = X |> Dense(3); B = X |> Dense(2); }}
         train Two {{ loss = [{SPARSE}, {SPARSE}]; optimizer = SGD(0.1); }}"
     );
-    let data = samples(DType::I32, &[0.0, 2.0]).with(ColumnRole::Target, None, array(DType::I32, &[2], &[0.0, 2.0]));
+    let data = samples(DType::I32, &[0.0, 2.0]).with(
+        ColumnRole::Target,
+        None,
+        array(DType::I32, &[2], &[0.0, 2.0]),
+    );
     let error = refused(&source, &data.unwrap(), 0);
     assert_eq!(error, "label 2 in row 1 of target `B`: the model has classes 0 to 1");
 }

@@ -12,8 +12,10 @@ use tile_runtime::{DType, Device, Model, Scalar};
 
 /// Returns numbers between -1 and 1, at most two of which are equal.
 fn numbers(ty: TensorType, shift: u64) -> Tensor {
-    let value = |n: usize| ((n as u64 + shift).wrapping_mul(2654435761) % 100_003) as f64 / 50_001.5 - 1.0;
-    let scalars: Vec<Scalar> = (0..ty.elements()).map(|n| Scalar::from_f64(ty.dtype, value(n))).collect();
+    let value =
+        |n: usize| ((n as u64 + shift).wrapping_mul(2654435761) % 100_003) as f64 / 50_001.5 - 1.0;
+    let scalars: Vec<Scalar> =
+        (0..ty.elements()).map(|n| Scalar::from_f64(ty.dtype, value(n))).collect();
     Tensor::from_scalars(ty, scalars).unwrap()
 }
 
@@ -69,7 +71,11 @@ const OF_ONE_AXIS: &[Entry] = &[
     ("binary_crossentropy(true, 0.1, {axis})({x}, {t})", Goes, 0),
     ("binary_focal_crossentropy(true, 0.3, 1.5, true, 0.1, {axis})({x}, {t})", Goes, 0),
     ("sparse_categorical_crossentropy(true, 1, {axis})({x}, OnnxArgMax({axis}, 0)({t}))", Goes, 0),
-    ("sparse_categorical_crossentropy(false, none, {axis})(abs({x}), OnnxArgMax({axis}, 1)({t}))", Goes, 0),
+    (
+        "sparse_categorical_crossentropy(false, none, {axis})(abs({x}), OnnxArgMax({axis}, 1)({t}))",
+        Goes,
+        0,
+    ),
     ("cosine_similarity({axis})({x}, {t})", Goes, 0),
 ];
 
@@ -118,20 +124,30 @@ fn axes_may_be_moved() {
     let mut faults = String::new();
     for (number, &(expression, result, first)) in OF_ONE_AXIS.iter().chain(OF_AXES).enumerate() {
         let singles = (first..3).flat_map(|axis| [vec![axis as i64], vec![axis as i64 - 3]]);
-        let lists = [[0, 1], [0, 2], [1, 2]].into_iter().flat_map(|[a, b]| [vec![a, b], vec![a - 3, b - 3]]);
+        let lists = [[0, 1], [0, 2], [1, 2]]
+            .into_iter()
+            .flat_map(|[a, b]| [vec![a, b], vec![a - 3, b - 3]]);
         let lists = lists.filter(|_| number >= OF_ONE_AXIS.len());
         let (mut body, mut outputs) = (String::new(), Vec::new());
         for axes in singles.chain(lists).filter(|_| expression.contains(&only)) {
             let moved: Vec<i64> = axes.iter().map(|axis| axis.rem_euclid(3)).collect();
-            let order: Vec<i64> = (0..3).filter(|axis| !moved.contains(axis)).chain(moved.iter().copied()).collect();
+            let order: Vec<i64> =
+                (0..3).filter(|axis| !moved.contains(axis)).chain(moved.iter().copied()).collect();
             let last: Vec<i64> = (3 - axes.len() as i64..3).collect();
-            let text = |axes: &[i64]| if let [axis] = axes { axis.to_string() } else { format!("{axes:?}") };
+            let text = |axes: &[i64]| {
+                if let [axis] = axes { axis.to_string() } else { format!("{axes:?}") }
+            };
             let written = |axes: &[i64], x: &str, t: &str| {
                 expression.replace("{axis}", &text(axes)).replace("{x}", x).replace("{t}", t)
             };
             let n = outputs.len();
-            let there = if result == Stays { format!("transpose(A{n}, {order:?})") } else { format!("A{n}") };
-            let (direct, expected) = (written(&axes, "X", "T"), written(&last, &format!("X{n}"), &format!("T{n}")));
+            let there = if result == Stays {
+                format!("transpose(A{n}, {order:?})")
+            } else {
+                format!("A{n}")
+            };
+            let (direct, expected) =
+                (written(&axes, "X", "T"), written(&last, &format!("X{n}"), &format!("T{n}")));
             let _ = writeln!(
                 body,
                 "A{n} = {direct}; X{n} = transpose(X, {order:?}); T{n} = transpose(T, {order:?}); B{n} = {expected};
@@ -146,8 +162,11 @@ fn axes_may_be_moved() {
         let model = compile(&format!("model Law(X, T) -> ({}) {{\n{body}}}", names.join(", ")));
         for device in [Device::reference(), Device::cpu()] {
             for training in [false, true] {
-                let builder = model.on(&device).training(training).input("X", shape).input("T", shape);
-                let mut session = builder.build().unwrap_or_else(|error| panic!("{expression}\n{}", render(&error)));
+                let builder =
+                    model.on(&device).training(training).input("X", shape).input("T", shape);
+                let mut session = builder
+                    .build()
+                    .unwrap_or_else(|error| panic!("{expression}\n{}", render(&error)));
                 session.initialise(0).unwrap();
                 let tensor = |shift| numbers(TensorType::new(DType::F32, shape), shift);
                 let found = session.run([("X", tensor(0)), ("T", tensor(1000))]).unwrap();
@@ -156,7 +175,8 @@ fn axes_may_be_moved() {
                     // Sums of up to 24 numbers in another order. `Normalization` divides by 1e-7.
                     let most = if direct.starts_with("Normalization") { 10.0 } else { 1e-5 };
                     if difference.is_nan() || difference > most {
-                        let _ = writeln!(faults, "{direct} on {}: off by {difference}", device.name());
+                        let _ =
+                            writeln!(faults, "{direct} on {}: off by {difference}", device.name());
                     }
                 }
             }
@@ -214,8 +234,18 @@ const STATISTICS: &[(&str, &[usize], f64, f64)] = &[
     ("OnnxSum([X, X, -X])", &[60], 0.0, 60_000.0),
     ("OnnxCumSum()(X, 1)", &[2, 60], -30_000.0, 30_000.0),
     ("OnnxGemm_7(0.001)(X, X)", &[40, 40], 0.0, 500.0),
-    ("element(OnnxLayerNormalization()(X, vector([1.0, 1.0, 1.0])), 0)", &[40, 3], -30_000.0, 30_000.0),
-    ("element(OnnxAttention()(as_type(fill([1, 1, 2, 4], 0), X), X, X), 0)", &[1, 1, 2000, 4], 0.0, 500.0),
+    (
+        "element(OnnxLayerNormalization()(X, vector([1.0, 1.0, 1.0])), 0)",
+        &[40, 3],
+        -30_000.0,
+        30_000.0,
+    ),
+    (
+        "element(OnnxAttention()(as_type(fill([1, 1, 2, 4], 0), X), X, X), 0)",
+        &[1, 1, 2000, 4],
+        0.0,
+        500.0,
+    ),
 ];
 
 /// Statistics of 16-bit floats equal those of the same numbers in f32, rounded.
@@ -224,35 +254,49 @@ fn statistics_of_narrow_floats_are_those_of_f32() {
     let only = std::env::var("CASE").unwrap_or_default();
     let devices = [vec![Device::reference(), Device::cpu()], ADAPTERS.clone()].concat();
     let mut faults = String::new();
-    for &(expression, shape, low, high) in STATISTICS.iter().filter(|entry| entry.0.contains(&only)) {
+    for &(expression, shape, low, high) in STATISTICS.iter().filter(|entry| entry.0.contains(&only))
+    {
         let model = compile(&format!("model Statistic(X) -> (Y) {{ Y = {expression}; }}"));
         for narrow in [DType::F16, DType::BF16] {
             let scaled = numbers(TensorType::new(DType::F64, shape), 0).to_f64s();
-            let scaled = scaled.into_iter().map(|x| Scalar::from_f64(narrow, low + (high - low) * (x + 1.0) / 2.0));
-            let x = Tensor::from_scalars(TensorType::new(narrow, shape), scaled.collect::<Vec<_>>()).unwrap();
+            let scaled = scaled
+                .into_iter()
+                .map(|x| Scalar::from_f64(narrow, low + (high - low) * (x + 1.0) / 2.0));
+            let x =
+                Tensor::from_scalars(TensorType::new(narrow, shape), scaled.collect::<Vec<_>>())
+                    .unwrap();
             let wide = x.scalars().map(|scalar| scalar.cast(DType::F32)).collect::<Vec<_>>();
             let wide = Tensor::from_scalars(TensorType::new(DType::F32, shape), wide).unwrap();
             let on = |device: &Device, x: &Tensor| {
-                let mut session = model.on(device).training(true).input("X", x.ty().clone()).build()?;
+                let mut session =
+                    model.on(device).training(true).input("X", x.ty().clone()).build()?;
                 session.initialise(0)?;
                 session.run([("X", x)])?.remove("Y")
             };
-            let expected = on(&Device::cpu(), &wide).unwrap_or_else(|error| panic!("{expression}\n{}", render(&error)));
+            let expected = on(&Device::cpu(), &wide)
+                .unwrap_or_else(|error| panic!("{expression}\n{}", render(&error)));
             for device in &devices {
                 let found = match on(device, &x) {
                     Err(error) if refused(&error) => continue,
-                    found => found.unwrap_or_else(|error| panic!("{expression}\n{}", render(&error))),
+                    found => {
+                        found.unwrap_or_else(|error| panic!("{expression}\n{}", render(&error)))
+                    }
                 };
                 // One or two roundings, and the smallest steps.
                 let step = if narrow == DType::F16 { 2f64.powi(-10) } else { 2f64.powi(-7) };
                 let is_close = |a: f64, b: f64| (a - b).abs() <= step * b.abs() + 6e-8;
                 let dtype = found.dtype();
                 let pairs = found.to_f64s().into_iter().zip(expected.to_f64s());
-                let wrong = pairs.map(|(found, expected)| (found, Scalar::from_f64(dtype, expected).to_f64()));
+                let wrong = pairs
+                    .map(|(found, expected)| (found, Scalar::from_f64(dtype, expected).to_f64()));
                 let wrong = wrong.filter(|&(a, b)| a != b && !is_close(a, b)).collect::<Vec<_>>();
                 if let Some((a, b)) = wrong.first() {
                     let count = wrong.len();
-                    let _ = writeln!(faults, "{expression} of {narrow} on {}: {a}, not {b} ({count})", device.name());
+                    let _ = writeln!(
+                        faults,
+                        "{expression} of {narrow} on {}: {a}, not {b} ({count})",
+                        device.name()
+                    );
                 }
             }
         }

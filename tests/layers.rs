@@ -15,7 +15,12 @@ use tile_runtime::{DType, Device, Model, Scalar};
 /// Runs a case on a device, and returns what is wrong with the results.
 fn check(case: &Case, model: &Model, tensors: &[Tensor], device: &Device) -> Result<(), String> {
     let mut builder = model.on(device).training(case.training);
-    let named = || case.lines.iter().zip(tensors).map(|((kind, name, _), tensor)| (kind.as_str(), name, tensor));
+    let named = || {
+        case.lines
+            .iter()
+            .zip(tensors)
+            .map(|((kind, name, _), tensor)| (kind.as_str(), name, tensor))
+    };
     for (_, name, tensor) in named().filter(|(kind, ..)| *kind == "input") {
         builder = builder.input(name, tensor.ty().clone());
     }
@@ -24,18 +29,24 @@ fn check(case: &Case, model: &Model, tensors: &[Tensor], device: &Device) -> Res
         session => session.map_err(|error| render(&error))?,
     };
     // The session has exactly the case's weights.
-    let mut found: Vec<String> = session.weights().map(|(path, ty)| format!("{path} {ty}")).collect();
-    let mut expected: Vec<String> = case.of("weight").map(|(path, ty)| format!("{path} {ty}")).collect();
+    let mut found: Vec<String> =
+        session.weights().map(|(path, ty)| format!("{path} {ty}")).collect();
+    let mut expected: Vec<String> =
+        case.of("weight").map(|(path, ty)| format!("{path} {ty}")).collect();
     found.sort();
     expected.sort();
     if found != expected {
         return Err(format!("its weights are {found:?}, not {expected:?}"));
     }
     let given = named().filter(|(kind, ..)| matches!(*kind, "input" | "weight"));
-    let outputs = session.run(given.map(|(_, name, tensor)| (name, tensor))).map_err(|error| render(&error))?;
+    let outputs = session
+        .run(given.map(|(_, name, tensor)| (name, tensor)))
+        .map_err(|error| render(&error))?;
     let mut faults = String::new();
     for (kind, name, tensor) in named().filter(|(kind, ..)| matches!(*kind, "output" | "update")) {
-        let fault = outputs.get(name).map_or(Some("is not there".into()), |found| difference(found, tensor));
+        let fault = outputs
+            .get(name)
+            .map_or(Some("is not there".into()), |found| difference(found, tensor));
         if let Some(fault) = fault {
             let _ = writeln!(faults, "{kind} {name} {fault}");
         }
@@ -61,7 +72,8 @@ fn check_everywhere(family: &str) {
         run += 1;
         let fault = case.program().map_err(|fault| format!("\n{fault}")).and_then(|model| {
             devices.iter().try_for_each(|device| {
-                check(&case, &model, &tensors, device).map_err(|fault| format!(" on {}\n{fault}", device.name()))
+                check(&case, &model, &tensors, device)
+                    .map_err(|fault| format!(" on {}\n{fault}", device.name()))
             })
         });
         if let Err(fault) = fault {
@@ -110,7 +122,8 @@ fn complaint(tensor: &Tensor, kind: &str, parameters: &[f64]) -> Option<String> 
         return (!exact).then(|| format!("{tensor:?}"));
     }
     let count = values.len() as f64;
-    let (least, greatest) = values.iter().fold((f64::MAX, f64::MIN), |(l, g), &v| (l.min(v), g.max(v)));
+    let (least, greatest) =
+        values.iter().fold((f64::MAX, f64::MIN), |(l, g), &v| (l.min(v), g.max(v)));
     let (low, high, mean, deviation, fourth) = match (kind, parameters) {
         ("orthogonal", &[gain]) => {
             let product = |a: usize, b: usize| -> f64 {
@@ -120,11 +133,15 @@ fn complaint(tensor: &Tensor, kind: &str, parameters: &[f64]) -> Option<String> 
                 }
             };
             let few = rows.min(columns);
-            let error = |a: usize, b: usize| (product(a, b) - if a == b { gain * gain } else { 0.0 }).abs();
-            let worst = (0..few).flat_map(|a| (0..few).map(move |b| error(a, b))).fold(0.0, f64::max);
+            let error =
+                |a: usize, b: usize| (product(a, b) - if a == b { gain * gain } else { 0.0 }).abs();
+            let worst =
+                (0..few).flat_map(|a| (0..few).map(move |b| error(a, b))).fold(0.0, f64::max);
             return (worst > 1e-5 * gain * gain).then(|| format!("not orthogonal: {worst}"));
         }
-        ("uniform", &[low, high]) => (low, high, (low + high) / 2.0, (high - low) / 12f64.sqrt(), 1.8),
+        ("uniform", &[low, high]) => {
+            (low, high, (low + high) / 2.0, (high - low) / 12f64.sqrt(), 1.8)
+        }
         ("normal", &[mean, deviation]) => (f64::MIN, f64::MAX, mean, deviation, 3.0),
         ("truncated", &[mean, deviation]) => {
             (mean - 2.0 * deviation, mean + 2.0 * deviation, mean, deviation * TRUNCATED, 3.0)
@@ -143,7 +160,8 @@ fn complaint(tensor: &Tensor, kind: &str, parameters: &[f64]) -> Option<String> 
         return Some(format!("of deviation {}, not {deviation}", variance.sqrt()));
     }
     let gap = (least - low).max(high - greatest);
-    (kind != "normal" && gap > (high - low) * 60.0 / count).then(|| format!("from {least} to {greatest} only"))
+    (kind != "normal" && gap > (high - low) * 60.0 / count)
+        .then(|| format!("from {least} to {greatest} only"))
 }
 
 /// Checks the initial values of a case's weights.
@@ -176,7 +194,9 @@ fn check_first_values(case: &Case) -> Result<(), String> {
 #[test]
 fn initializers() {
     let cases = Case::read("initializers");
-    let faults = cases.iter().filter_map(|case| Some(format!("{}: {}\n", case.name, check_first_values(case).err()?)));
+    let faults = cases
+        .iter()
+        .filter_map(|case| Some(format!("{}: {}\n", case.name, check_first_values(case).err()?)));
     let faults: Vec<String> = faults.collect();
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.concat());
 }
@@ -186,18 +206,28 @@ fn initializers() {
 fn threefry() {
     let file = text("layers/threefry.txt");
     let word = |text: &str| Scalar::from_i64(DType::U32, i64::from_str_radix(text, 16).unwrap());
-    let blocks: Vec<Vec<Scalar>> = file.lines().map(|line| line.split(' ').map(word).collect()).collect();
+    let blocks: Vec<Vec<Scalar>> =
+        file.lines().map(|line| line.split(' ').map(word).collect()).collect();
     let column = |number: usize| {
         let ty = TensorType::new(DType::U32, [blocks.len()]);
         Tensor::from_scalars(ty, blocks.iter().map(|block| block[number])).unwrap()
     };
-    let source = "function blocks(K0, K1, C0, C1) -> (X0, X1) { X0, X1 = threefry(K0, K1, C0, C1); }";
+    let source =
+        "function blocks(K0, K1, C0, C1) -> (X0, X1) { X0, X1 = threefry(K0, K1, C0, C1); }";
     let model = Model::compile(source).unwrap_or_else(|error| panic!("{}", render(&error)));
     let inputs = ["K0", "K1", "C0", "C1"];
     for device in [Device::reference(), Device::cpu()].iter().chain(&*ADAPTERS) {
-        let typed = inputs.iter().fold(model.on(device), |on, &name| on.input(name, column(0).ty().clone()));
+        let typed = inputs
+            .iter()
+            .fold(model.on(device), |on, &name| on.input(name, column(0).ty().clone()));
         let mut session = typed.build().unwrap_or_else(|error| panic!("{}", render(&error)));
-        let outputs = session.run(inputs.into_iter().enumerate().map(|(n, name)| (name, column(n)))).unwrap();
-        assert_eq!([outputs.get("X0"), outputs.get("X1")], [Some(&column(4)), Some(&column(5))], "{}", device.name());
+        let outputs =
+            session.run(inputs.into_iter().enumerate().map(|(n, name)| (name, column(n)))).unwrap();
+        assert_eq!(
+            [outputs.get("X0"), outputs.get("X1")],
+            [Some(&column(4)), Some(&column(5))],
+            "{}",
+            device.name()
+        );
     }
 }

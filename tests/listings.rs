@@ -22,12 +22,14 @@ use common::golden::Case;
 #[test]
 fn listings_pass_the_tools_of_every_language() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut kernels = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
-        let kernel = Kernel::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let kernel =
+            Kernel::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         kernel.verify().unwrap();
         assert_eq!(kernel.to_string(), text);
         kernels.push(kernel);
@@ -43,11 +45,17 @@ fn products_of_matrices_pass_the_tools_of_every_language() {
     let checked = tile_lang::check(source);
     let program = checked.program.unwrap();
     let mut kernels = Vec::new();
-    for (number, [rows, columns, depth]) in [[256, 128, 512], [250, 130, 61]].into_iter().enumerate() {
+    for (number, [rows, columns, depth]) in
+        [[256, 128, 512], [250, 130, 61]].into_iter().enumerate()
+    {
         for (factors, size) in [(DType::F32, 8), (DType::F16, 8), (DType::F16, 16)] {
             let mut bindings = Bindings::default();
-            for (name, shape) in [("X", vec![rows, depth]), ("W", vec![depth, columns]), ("B", vec![columns])] {
-                bindings.inputs.insert(name.into(), Binding::Tensor(TensorType::new(DType::F32, shape)));
+            for (name, shape) in
+                [("X", vec![rows, depth]), ("W", vec![depth, columns]), ("B", vec![columns])]
+            {
+                bindings
+                    .inputs
+                    .insert(name.into(), Binding::Tensor(TensorType::new(DType::F32, shape)));
             }
             let mut graph = lower(&program, None, &bindings).unwrap().graph;
             if factors == DType::F16 {
@@ -57,9 +65,12 @@ fn products_of_matrices_pass_the_tools_of_every_language() {
             let unit = MatrixUnit { size, factors, subgroup: 32 };
             let profile = Profile { matrices: vec![unit], ..Profile::apple() };
             let plan = pipeline::plan(&graph, &profile).unwrap();
-            let Some(Work::Nest(nest)) = plan.routines.last().map(|routine| &routine.work) else { panic!("no nest") };
+            let Some(Work::Nest(nest)) = plan.routines.last().map(|routine| &routine.work) else {
+                panic!("no nest")
+            };
             let mut schedules = candidates(nest, &profile).into_iter();
-            let schedule = schedules.find(|schedule| matches!(schedule, Schedule::Matrices(_))).unwrap();
+            let schedule =
+                schedules.find(|schedule| matches!(schedule, Schedule::Matrices(_))).unwrap();
             let product = kernel(nest, &schedule, &profile).unwrap().unwrap();
             kernels.push(Kernel { name: format!("product{number}_{size}_{factors}"), ..product });
         }
@@ -109,16 +120,24 @@ fn steps_of_training_pass_the_tools_of_every_language() {
         };
         let targets = Targets { types: [("Y".to_owned(), sizes)].into(), ..Targets::default() };
         let mut graph = train(program, None, &bindings, &targets)
-            .unwrap_or_else(|errors| panic!("{}", tile_lang::render(&errors, &checked.sources, false)))
+            .unwrap_or_else(|errors| {
+                panic!("{}", tile_lang::render(&errors, &checked.sources, false))
+            })
             .graph;
         pipeline::optimise(&mut graph);
         let plan = pipeline::plan_updates(&graph, &Profile::generic()).unwrap();
-        kernels.extend(plan.routines.into_iter().filter_map(|routine| routine.kernel).map(|mut kernel| {
-            kernel.name = format!("net{number}_{}", kernel.name);
-            kernel
-        }));
+        kernels.extend(plan.routines.into_iter().filter_map(|routine| routine.kernel).map(
+            |mut kernel| {
+                kernel.name = format!("net{number}_{}", kernel.name);
+                kernel
+            },
+        ));
     }
-    assert!(kernels.iter().any(|kernel| kernel.buffers.iter().any(|buffer| buffer.access == Access::Update)));
+    assert!(
+        kernels
+            .iter()
+            .any(|kernel| kernel.buffers.iter().any(|buffer| buffer.access == Access::Update))
+    );
     common::tools::check(&kernels);
 }
 
@@ -127,7 +146,8 @@ fn steps_of_training_pass_the_tools_of_every_language() {
 fn layers_pass_the_tools_of_every_language() {
     let device = Device::check(Profile::generic());
     let mut kernels = Vec::new();
-    let files = fs::read_dir(common::golden::path("layers")).unwrap().map(|entry| entry.unwrap().path());
+    let files =
+        fs::read_dir(common::golden::path("layers")).unwrap().map(|entry| entry.unwrap().path());
     let texts = files.filter(|file| file.extension().is_some_and(|extension| extension == "txt"));
     let names = texts.map(|file| format!("layers/{}", file.file_name().unwrap().display()));
     for family in names.filter(|name| common::golden::text(name).starts_with("case ")) {
@@ -138,7 +158,9 @@ fn layers_pass_the_tools_of_every_language() {
                 builder = builder.input(name, common::golden::tensor_type(ty));
             }
             match builder.build() {
-                Ok(session) => kernels.extend(session.plan().unwrap().routines.iter().filter_map(|r| r.kernel.clone())),
+                Ok(session) => kernels.extend(
+                    session.plan().unwrap().routines.iter().filter_map(|r| r.kernel.clone()),
+                ),
                 Err(error) if common::golden::refused(&error) => {}
                 Err(error) => panic!("{}: {}", case.name, common::golden::render(&error)),
             }

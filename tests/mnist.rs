@@ -21,13 +21,15 @@ fn root() -> &'static Path {
 }
 
 fn trainer(network: &str, device: &Device) -> Trainer {
-    let source = fs::read_to_string(root().join(format!("examples/models/mnist_{network}.tile"))).unwrap();
+    let source =
+        fs::read_to_string(root().join(format!("examples/models/mnist_{network}.tile"))).unwrap();
     Model::compile(&source).unwrap().trainer(device).build().unwrap()
 }
 
 /// Returns all digits, if they are on this machine.
 fn digits() -> Option<Box<dyn Dataset>> {
-    let path = std::env::var_os("MNIST").map_or_else(|| root().join("../shared/data/mnist"), PathBuf::from);
+    let path = std::env::var_os("MNIST")
+        .map_or_else(|| root().join("../shared/data/mnist"), PathBuf::from);
     match path.exists() {
         true => Some(folder::open(&path).unwrap().train),
         false => {
@@ -41,9 +43,11 @@ fn digits() -> Option<Box<dyn Dataset>> {
 /// three seeds, is more than 0.7 points below Keras'.
 fn check(network: &str, device: &Device) {
     let Some(digits) = digits() else { return };
-    let keras = fs::read_to_string(root().join("tests/golden/training/mnist_accuracy.json")).unwrap();
+    let keras =
+        fs::read_to_string(root().join("tests/golden/training/mnist_accuracy.json")).unwrap();
     let keras: serde_json::Value = serde_json::from_str(&keras).unwrap();
-    let keras: Vec<f64> = keras[network].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+    let keras: Vec<f64> =
+        keras[network].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
     let learn = |seed: u64| {
         let mut trainer = trainer(network, device);
         trainer.seed(seed);
@@ -60,13 +64,18 @@ fn check(network: &str, device: &Device) {
 /// A dense network memorises 36 digits, and the convolutional one most of them.
 #[test]
 fn a_few_digits_are_learnt() {
-    let read = |name: &str| npy::read(File::open(root().join("examples/digits").join(name)).unwrap()).unwrap();
+    let read = |name: &str| {
+        npy::read(File::open(root().join("examples/digits").join(name)).unwrap()).unwrap()
+    };
     let digits = Arrays::new(read("Image.npy"), read("labels.npy")).unwrap();
     for (network, epochs, accuracy) in [("mlp", 30, 0.99), ("cnn", 4, 0.7)] {
         let mut trainer = trainer(network, &Device::cpu());
         trainer.fit(&digits, Fit::epochs(epochs)).unwrap();
         let results = trainer.evaluate(&digits, 36).unwrap();
-        assert!(results[1].0 == "accuracy" && results[1].1.number() >= Some(accuracy), "{network}: {results:?}");
+        assert!(
+            results[1].0 == "accuracy" && results[1].1.number() >= Some(accuracy),
+            "{network}: {results:?}"
+        );
     }
 }
 

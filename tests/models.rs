@@ -68,16 +68,20 @@ fn check(name: &str, devices: &[Device]) {
     for device in devices {
         let on = model.on(device).entry(entry.strip_prefix("model ").unwrap());
         let session = on.input(&input.name, input.ty.clone()).build();
-        let mut session = session.unwrap_or_else(|error| panic!("{}: {}", device.name(), render(&error)));
-        let mut found: Vec<String> = session.weights().map(|(path, ty)| format!("{path} {ty}")).collect();
-        let mut expected: Vec<String> = of("weight").map(|line| format!("{} {}", line.name, line.ty)).collect();
+        let mut session =
+            session.unwrap_or_else(|error| panic!("{}: {}", device.name(), render(&error)));
+        let mut found: Vec<String> =
+            session.weights().map(|(path, ty)| format!("{path} {ty}")).collect();
+        let mut expected: Vec<String> =
+            of("weight").map(|line| format!("{} {}", line.name, line.ty)).collect();
         found.sort();
         expected.sort();
         assert_eq!(found, expected, "the weights of {name}");
         for weight in of("weight") {
             session.set(&weight.name, &weight.hashed()).unwrap();
         }
-        let result = session.run([(&input.name, input.hashed())]).unwrap().remove(&output.name).unwrap();
+        let result =
+            session.run([(&input.name, input.hashed())]).unwrap().remove(&output.name).unwrap();
         assert_eq!(*result.ty(), output.ty, "the output of {name}");
         let sample = result.scalars().step_by(output.numbers[0] as usize);
         let sample = Tensor::from_scalars(kept.ty().clone(), sample.collect::<Vec<_>>()).unwrap();

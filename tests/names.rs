@@ -15,8 +15,10 @@ const MOST: usize = 10;
 /// language.
 fn known() -> HashSet<String> {
     let files = tile_lang::LIBRARY.iter().map(|file| tile_lang::parse(file.text).file);
-    let (functions, aliases): (Vec<_>, Vec<_>) = files.map(|file| (file.functions, file.aliases)).unzip();
-    let functions = functions.into_iter().flatten().filter_map(|function| Some(function.name?.name));
+    let (functions, aliases): (Vec<_>, Vec<_>) =
+        files.map(|file| (file.functions, file.aliases)).unzip();
+    let functions =
+        functions.into_iter().flatten().filter_map(|function| Some(function.name?.name));
     let aliases = aliases.into_iter().flatten().map(|alias| alias.name.name);
     functions.chain(aliases).chain(tile_lang::builtin::builtin_names().map(String::from)).collect()
 }
@@ -40,7 +42,8 @@ fn complaints(list: &str, most: usize) -> Vec<String> {
         println!("    {name}: {}", reason.unwrap_or("no reason is given"));
     }
     let present = entries.iter().filter(|(name, reason)| reason.is_some() && known.contains(*name));
-    let mut complaints: Vec<String> = present.map(|(name, _)| format!("{name} is there, and has a reason")).collect();
+    let mut complaints: Vec<String> =
+        present.map(|(name, _)| format!("{name} is there, and has a reason")).collect();
     if missing.len() > most {
         complaints.push(format!("{} are missing, more than {most}", missing.len()));
     }

@@ -28,12 +28,18 @@ fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
         memory[port.buffer] = given.ok_or_else(|| format!("{} is missing", port.name))?.1.clone();
     }
     let mut launch = |launch: &Launch| {
-        let Work::Nest(of) = &plan.routines[launch.step.routine].work else { return Err("a generator".to_owned()) };
-        let reshaped =
-            |(&id, ty): (&usize, _)| Tensor::from_bytes(Clone::clone(ty), memory[id].bytes().to_vec()).unwrap();
-        let operands: Vec<Tensor> = launch.operands.iter().zip(&of.operands).map(reshaped).collect();
+        let Work::Nest(of) = &plan.routines[launch.step.routine].work else {
+            return Err("a generator".to_owned());
+        };
+        let reshaped = |(&id, ty): (&usize, _)| {
+            Tensor::from_bytes(Clone::clone(ty), memory[id].bytes().to_vec()).unwrap()
+        };
+        let operands: Vec<Tensor> =
+            launch.operands.iter().zip(&of.operands).map(reshaped).collect();
         for row in 0..nest::rows(of) {
-            for written in nest::row(of, &operands, row, launch.turns).map_err(|error| error.to_string())? {
+            for written in
+                nest::row(of, &operands, row, launch.turns).map_err(|error| error.to_string())?
+            {
                 let output = &mut memory[launch.outputs[written.output]];
                 output.set(written.position, written.value.value);
             }
@@ -43,7 +49,8 @@ fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
     plan.prelude_launches(&mut launch)?;
     plan.launches(&mut launch)?;
     let output = |port: &tile_compiler::plan::Port| {
-        let tensor = Tensor::from_bytes(port.ty.clone(), memory[port.buffer].bytes().to_vec()).unwrap();
+        let tensor =
+            Tensor::from_bytes(port.ty.clone(), memory[port.buffer].bytes().to_vec()).unwrap();
         (port.name.clone(), tensor)
     };
     Ok(plan.outputs.iter().map(output).collect())

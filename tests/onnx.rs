@@ -15,7 +15,8 @@ use tile_runtime::{DType, Device, Model, Scalar, Session, Tensor, TensorType};
 fn names() -> Vec<String> {
     let files = fs::read_dir(path("onnx")).unwrap().map(|entry| entry.unwrap().path());
     let models = files.filter(|file| file.extension().is_some_and(|extension| extension == "npz"));
-    let mut names: Vec<String> = models.map(|file| file.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        models.map(|file| file.file_stem().unwrap().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -24,15 +25,15 @@ fn names() -> Vec<String> {
 fn arrays(name: &str, kind: &str) -> Vec<(String, Tensor)> {
     let mut file = WeightsFile::open(path(&format!("onnx/{name}.npz"))).unwrap();
     let entries: Vec<String> = file.tensors().iter().map(|(entry, _)| entry.clone()).collect();
-    let of_kind = entries
-        .iter()
-        .enumerate()
-        .filter_map(|(number, entry)| Some((number, entry.strip_prefix(kind)?.trim_start().to_owned())));
+    let of_kind = entries.iter().enumerate().filter_map(|(number, entry)| {
+        Some((number, entry.strip_prefix(kind)?.trim_start().to_owned()))
+    });
     of_kind.map(|(number, name)| (name, file.read(number).unwrap())).collect()
 }
 
 fn model(file: &str) -> Model {
-    Model::open_onnx(path(&format!("onnx/{file}.onnx"))).unwrap_or_else(|error| panic!("{file}: {error}"))
+    Model::open_onnx(path(&format!("onnx/{file}.onnx")))
+        .unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 fn session(name: &str, model: &Model, device: &Device) -> Session {
@@ -58,8 +59,11 @@ fn tolerance(name: &str) -> f64 {
 fn assert_same(name: &str, output: &str, found: &Tensor, expected: &Tensor) {
     assert_eq!(found.ty(), expected.ty(), "{name}: {output}");
     for (found, expected) in found.to_f64s().into_iter().zip(expected.to_f64s()) {
-        let allowed =
-            if expected.fract() == 0.0 && found.fract() == 0.0 && expected.abs() > 1.5 { 0.0 } else { tolerance(name) };
+        let allowed = if expected.fract() == 0.0 && found.fract() == 0.0 && expected.abs() > 1.5 {
+            0.0
+        } else {
+            tolerance(name)
+        };
         assert!(
             (found - expected).abs() <= allowed * expected.abs().max(1.0),
             "{name}: {output}: {found}, not {expected}"
@@ -131,18 +135,24 @@ fn models_are_programs() {
             builder = builder.input(&input, tensor.ty().clone()).value(input, tensor);
         }
         let imported = builder.import().unwrap();
-        let program =
-            Model::compile(imported.text()).unwrap_or_else(|error| panic!("{name}: {error}\n{}", imported.text()));
+        let program = Model::compile(imported.text())
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{}", imported.text()));
         let function = program.program().entry(None).unwrap();
-        let inputs: Vec<String> = function.inputs.iter().map(|input| input.name.name.clone()).collect();
-        let outputs: Vec<String> = function.outputs.iter().map(|output| output.name.clone()).collect();
-        let given: Vec<(String, Tensor)> =
-            inputs.into_iter().zip(arrays(&name, "input")).map(|(input, (_, tensor))| (input, tensor)).collect();
+        let inputs: Vec<String> =
+            function.inputs.iter().map(|input| input.name.name.clone()).collect();
+        let outputs: Vec<String> =
+            function.outputs.iter().map(|output| output.name.clone()).collect();
+        let given: Vec<(String, Tensor)> = inputs
+            .into_iter()
+            .zip(arrays(&name, "input"))
+            .map(|(input, (_, tensor))| (input, tensor))
+            .collect();
         let mut builder = program.on(&device);
         for (input, tensor) in &given {
             builder = builder.input(input, tensor.ty().clone());
         }
-        let mut session = builder.build().unwrap_or_else(|error| panic!("{name}: {error}\n{}", imported.text()));
+        let mut session =
+            builder.build().unwrap_or_else(|error| panic!("{name}: {error}\n{}", imported.text()));
         if imported.has_weights() {
             let weights = folder.join(format!("{name}.safetensors"));
             imported.save_weights(&weights).unwrap();
@@ -332,13 +342,17 @@ fn what_is_refused() {
 fn what_does_not_go_together() {
     let device = Device::cpu();
     let onnx = model("convolutions");
-    let fails = |builder: tile_runtime::SessionBuilder| builder.build().map(|_| ()).unwrap_err().to_string();
+    let fails = |builder: tile_runtime::SessionBuilder| {
+        builder.build().map(|_| ()).unwrap_err().to_string()
+    };
     let messages = [
         fails(onnx.on(&device)),
         fails(onnx.on(&device).dim("batch", 2).dim("time", 3)),
         fails(onnx.on(&device).input("X", [2, 3, 9])),
         fails(onnx.on(&device).input("X", [2, 4, 9, 11])),
-        fails(onnx.on(&device).input("X", tile_runtime::TensorType::new(DType::F64, [2, 3, 9, 11]))),
+        fails(
+            onnx.on(&device).input("X", tile_runtime::TensorType::new(DType::F64, [2, 3, 9, 11])),
+        ),
         fails(onnx.on(&device).dim("batch", 2).input("Z", [1])),
         fails(onnx.on(&device).dim("batch", 2).entry("main")),
         fails(model("shape_input").on(&device)),
@@ -378,7 +392,11 @@ fn a_number_is_a_constant() {
     let device = Device::cpu();
     let onnx = model("sample_rate");
     let [x, _, sizes] = <[_; 3]>::try_from(arrays("sample_rate", "input")).unwrap();
-    let builder = onnx.on(&device).dim("time", 9).input("sizes", sizes.1.ty().clone()).value("sizes", sizes.1.clone());
+    let builder = onnx
+        .on(&device)
+        .dim("time", 9)
+        .input("sizes", sizes.1.ty().clone())
+        .value("sizes", sizes.1.clone());
     let mut session = builder.constant("rate", Scalar::i32(16000)).build().unwrap();
     assert_eq!(session.inputs().map(|(name, _)| name).collect::<Vec<_>>(), ["X", "sizes"]);
     let found = session.run([x, sizes]).unwrap().remove("Y").unwrap();

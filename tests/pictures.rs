@@ -96,7 +96,9 @@ fn shapes_of_inputs() {
     assert_eq!(shape(&[0, 28, 28]), [1, 28, 28]);
     let first = picture("shapes.png", &[3, 8, 9], Pixels::Raw).to_f64s();
     let last = picture("shapes.png", &[8, 9, 3], Pixels::Raw).to_f64s();
-    assert!((0..8 * 9).all(|pixel| (0..3).all(|channel| first[channel * 72 + pixel] == last[pixel * 3 + channel])));
+    assert!((0..8 * 9).all(|pixel| {
+        (0..3).all(|channel| first[channel * 72 + pixel] == last[pixel * 3 + channel])
+    }));
 }
 
 /// A written picture reads back unchanged, in every format.
@@ -163,8 +165,10 @@ fn damaged_files() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let declared = Declared { dtype: DType::F32, sizes: vec![None; 3], channels_last: true };
     for kind in ["png", "jpg"] {
-        let (whole, file) =
-            (std::fs::read(path(&format!("pictures/shapes.{kind}"))).unwrap(), folder.join(format!("damaged.{kind}")));
+        let (whole, file) = (
+            std::fs::read(path(&format!("pictures/shapes.{kind}"))).unwrap(),
+            folder.join(format!("damaged.{kind}")),
+        );
         let result = |bytes: &[u8]| {
             std::fs::write(&file, bytes).unwrap();
             read(&file, &declared, Pixels::Raw).map_err(|error| error.to_string())
@@ -179,9 +183,12 @@ fn damaged_files() {
         assert!(result(b"no picture").is_err());
     }
     // A png header for 65,535 x 65,535 pixels, with its checksum, and no pixels.
-    let mut bomb = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\xff\xff\0\0\xff\xff\x08\x02\0\0\0".to_vec();
+    let mut bomb =
+        b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\xff\xff\0\0\xff\xff\x08\x02\0\0\0".to_vec();
     let checksum = bomb[12..].iter().fold(u32::MAX, |sum, &byte| {
-        (0..8).fold(sum ^ u32::from(byte), |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 })
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| {
+            if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 }
+        })
     });
     bomb.extend((!checksum).to_be_bytes());
     bomb.extend(b"\0\0\0\0IDAT\x35\xaf\x06\x1e");

@@ -31,14 +31,17 @@ fn check(program: &str, lines: &[(&str, &str, &str)], device: &Device) -> Result
             builder = builder.input(*name, inputs[inputs.len() - 1].1.ty().clone());
         } else {
             let integer = value.parse().map(Scalar::i32);
-            builder = builder.constant(*name, integer.unwrap_or_else(|_| Scalar::f32(value.parse().unwrap())));
+            builder = builder
+                .constant(*name, integer.unwrap_or_else(|_| Scalar::f32(value.parse().unwrap())));
         }
     }
     let mut session = match builder.build() {
         Err(error) if refused(&error) => return Ok(()),
         session => session.map_err(|error| render(&error))?,
     };
-    let outputs = session.run(inputs.iter().map(|(name, tensor)| (*name, tensor))).map_err(|error| render(&error))?;
+    let outputs = session
+        .run(inputs.iter().map(|(name, tensor)| (*name, tensor)))
+        .map_err(|error| render(&error))?;
     let mut faults = String::new();
     for (_, name, value) in lines.iter().filter(|line| line.0 == "output") {
         let found = outputs.get(name).ok_or(format!("there is no {name}"))?;

@@ -8,8 +8,11 @@ use tile_compiler::tensor::Tensor;
 /// Parses the values of a line `input NAME VALUES`, in the type of a node.
 fn tensor(graph: &Graph, node: NodeId, values: &str) -> Tensor {
     let ty = graph.node(node).ty.clone();
-    let scalar = |text: &str| Scalar::parse(ty.dtype, text).unwrap_or_else(|| panic!("{text} is not {}", ty.dtype));
-    Tensor::from_scalars(ty.clone(), values.split_whitespace().map(scalar).collect::<Vec<_>>()).unwrap()
+    let scalar = |text: &str| {
+        Scalar::parse(ty.dtype, text).unwrap_or_else(|| panic!("{text} is not {}", ty.dtype))
+    };
+    Tensor::from_scalars(ty.clone(), values.split_whitespace().map(scalar).collect::<Vec<_>>())
+        .unwrap()
 }
 
 /// Returns the tolerance. Sums are rounded once, and functions are exact to a unit in the last
@@ -43,10 +46,13 @@ fn the_interpreter_agrees_with_numpy() {
         assert_eq!(results.len(), outputs.len());
         for ((name, result), (_, expected)) in results.iter().zip(&outputs) {
             let products = graph.to_string().contains(" = mul v0 v1");
-            let greatest = expected.to_f64s().into_iter().fold(0.0f64, |greatest, x| greatest.max(x.abs()));
+            let greatest =
+                expected.to_f64s().into_iter().fold(0.0f64, |greatest, x| greatest.max(x.abs()));
             for (x, y) in result.scalars().zip(expected.scalars()) {
                 let (a, b) = (x.to_f64(), y.to_f64());
-                let equal = x == y || (a - b).abs() <= epsilon(x.dtype) * if products { greatest } else { b.abs() };
+                let equal = x == y
+                    || (a - b).abs()
+                        <= epsilon(x.dtype) * if products { greatest } else { b.abs() };
                 assert!(equal, "{}: {name} is {result:?}, not {expected:?}", graph.name);
             }
         }

@@ -36,9 +36,18 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("[Sequences, Sequences] |> Dot(0)", "the axis of the batch, 0, cannot be one of `axes`"),
     ("[Sequences, fill([2, 30, 4], 1.0)] |> Attention()", "`C` is 4 in `Key`, but 6 before"),
-    ("[Sequences, fill([2, 30, 4], 1.0)] |> AdditiveAttention()", "`C` is 4 in `Key`, but 6 before"),
-    ("[Sequences, fill([2, 30, 6], 1.0), fill([2, 9, 6], 1.0)] |> Attention()", "`S` is 9 in `Key`, but 30 before"),
-    ("Attention()(Sequences, Sequences, ValueMask = fill([2, 11], 1))", "`ValueMask` must be [2, 12], and is [2, 11]"),
+    (
+        "[Sequences, fill([2, 30, 4], 1.0)] |> AdditiveAttention()",
+        "`C` is 4 in `Key`, but 6 before",
+    ),
+    (
+        "[Sequences, fill([2, 30, 6], 1.0), fill([2, 9, 6], 1.0)] |> Attention()",
+        "`S` is 9 in `Key`, but 30 before",
+    ),
+    (
+        "Attention()(Sequences, Sequences, ValueMask = fill([2, 11], 1))",
+        "`ValueMask` must be [2, 12], and is [2, 11]",
+    ),
     (
         "MultiHeadAttention(2, 3)(Sequences, fill([2, 30, 6], 1.0), fill([2, 9, 6], 1.0))",
         "`Key` and `Value` must have the same sizes but for the last, and are [2, 9, 6] and [2, 30, 6]",
@@ -71,12 +80,18 @@ const REFUSED: &[(&str, &str)] = &[
         "[Vectors, Sequences] |> Concatenate()",
         "inputs must have the same sizes but along axis -1, and there are [2, 6] and [2, 12, 6]",
     ),
-    ("LSTM(4)(Sequences, [fill([2, 3], 0.0), fill([2, 3], 0.0)])", "`InitialState` must be [2, 4], and is [2, 3]"),
+    (
+        "LSTM(4)(Sequences, [fill([2, 3], 0.0), fill([2, 3], 0.0)])",
+        "`InitialState` must be [2, 4], and is [2, 3]",
+    ),
     ("LSTM(4)(Sequences, fill([2, 4], 0.0))", "an initial state must have 2 parts, and has 1"),
     ("GRU(4)(Sequences, fill([2, 3], 0.0))", "`InitialState` must be [2, 4], and is [2, 3]"),
     ("SimpleRNN(4)(Sequences, fill([1, 4], 0.0))", "`InitialState` must be [2, 4], and is [1, 4]"),
     ("GRU(4)(Sequences, Mask = fill([2, 11], 1))", "`Mask` must be [2, 12], and is [2, 11]"),
-    ("RNN(GRUCell(4))(Sequences, Mask = fill([1, 12], 1))", "`Mask` must be [2, 12], and is [1, 12]"),
+    (
+        "RNN(GRUCell(4))(Sequences, Mask = fill([1, 12], 1))",
+        "`Mask` must be [2, 12], and is [1, 12]",
+    ),
     (
         "RNN(LSTMCell(4))(Sequences, [fill([2, 3], 0.0), fill([2, 3], 0.0)])",
         "`InitialState` must be [2, 4], and is [2, 3]",
@@ -86,7 +101,10 @@ const REFUSED: &[(&str, &str)] = &[
         "`InitialState` must be [2, 6, 4], and is [2, 4, 6]",
     ),
     ("ReversibleEmbedding(10, 4)(Vectors, reverse = true)", "`X` must be [2, 4], and is [2, 6]"),
-    ("Sequences |> EinsumDense(\"ab,bc->ac\", 4)", "`ab,bc->ac` names 2 axes of the input, which is [2, 12, 6]"),
+    (
+        "Sequences |> EinsumDense(\"ab,bc->ac\", 4)",
+        "`ab,bc->ac` names 2 axes of the input, which is [2, 12, 6]",
+    ),
     ("Sequences |> TransformerEncoderLayer(8, 2)", "`d_model` is 8, and the input has 6 features"),
     ("Sequences |> TransformerEncoderLayer(6, 4)", "6 features do not divide into 4 equal groups"),
     // Hyper-parameters.
@@ -104,17 +122,26 @@ const REFUSED: &[(&str, &str)] = &[
     ("Images |> Conv2D(4, 0)", "`kernel_size` must be a positive integer, and is 0"),
     ("Images |> Conv2D(0, 3)", "`filters` must be a positive integer, and is 0"),
     ("Images |> Conv2D(4, 3, strides = 0)", "`strides` must be a positive integer, and is 0"),
-    ("Images |> Conv2D(4, 3, dilation_rate = [1, 0])", "`dilation_rate` must be a positive integer, and is 0"),
+    (
+        "Images |> Conv2D(4, 3, dilation_rate = [1, 0])",
+        "`dilation_rate` must be a positive integer, and is 0",
+    ),
     ("Images |> Conv2D(4, 3, groups = 0)", "`groups` must be a positive integer, and is 0"),
     ("Images |> Conv2D(4, 3, groups = 3)", "4 channels do not divide into 3 equal groups"),
     ("Images |> Conv2D(6, 3, groups = 4)", "6 filters do not divide into 4 equal groups"),
     ("Images |> Conv2D(4, 9)", "a window of 9 does not fit into an axis of size 8"),
-    ("Images |> DepthwiseConv2D(3, depth_multiplier = 0)", "`depth_multiplier` must be a positive integer, and is 0"),
+    (
+        "Images |> DepthwiseConv2D(3, depth_multiplier = 0)",
+        "`depth_multiplier` must be a positive integer, and is 0",
+    ),
     (
         "Images |> SeparableConv2D(4, 3, depth_multiplier = 0)",
         "`depth_multiplier` must be a positive integer, and is 0",
     ),
-    ("Images |> Conv2DTranspose(4, 3, strides = 0)", "`strides` must be a positive integer, and is 0"),
+    (
+        "Images |> Conv2DTranspose(4, 3, strides = 0)",
+        "`strides` must be a positive integer, and is 0",
+    ),
     (
         "Images |> Conv2DTranspose(4, 3, strides = 2, output_padding = 2)",
         "`output_padding` must be less than `strides`, and not negative",
@@ -123,10 +150,19 @@ const REFUSED: &[(&str, &str)] = &[
         "Sequences |> Conv1DTranspose(4, 3, output_padding = -1)",
         "`output_padding` must be less than `strides`, and not negative",
     ),
-    ("fill([2, 3, 8, 8, 4], 1.0) |> ConvLSTM2D(4, 0)", "`kernel_size` must be a positive integer, and is 0"),
-    ("fill([2, 3, 8, 8, 4], 1.0) |> ConvLSTM2D(4, 3, strides = 0)", "`strides` must be a positive integer, and is 0"),
+    (
+        "fill([2, 3, 8, 8, 4], 1.0) |> ConvLSTM2D(4, 0)",
+        "`kernel_size` must be a positive integer, and is 0",
+    ),
+    (
+        "fill([2, 3, 8, 8, 4], 1.0) |> ConvLSTM2D(4, 3, strides = 0)",
+        "`strides` must be a positive integer, and is 0",
+    ),
     ("Images |> MaxPooling2D(0)", "`pool_size` must be a positive integer, and is 0"),
-    ("Images |> AveragePooling2D(2, strides = 0)", "`strides` must be a positive integer, and is 0"),
+    (
+        "Images |> AveragePooling2D(2, strides = 0)",
+        "`strides` must be a positive integer, and is 0",
+    ),
     ("Images |> AdaptiveMaxPooling2D(0)", "`output_size` must be a positive integer, and is 0"),
     ("Images |> UpSampling2D(0)", "`size` must be a positive integer, and is 0"),
     ("Images |> ZeroPadding2D(-1)", "`padding` must not be negative"),
@@ -138,7 +174,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("Vectors |> Reshape([-1, -1])", "only one size of `target_shape` may be -1"),
     ("Vectors |> Reshape([-1, 5])", "the shape [2, 6] has 12 elements, and [2, 1, 5] has 10"),
     ("Vectors |> Reshape([5])", "the shape [2, 6] has 12 elements, and [2, 5] has 10"),
-    ("Sequences |> Permute([1, 1])", "[0, 1, 1] does not name each axis of the shape [2, 12, 6] once"),
+    (
+        "Sequences |> Permute([1, 1])",
+        "[0, 1, 1] does not name each axis of the shape [2, 12, 6] once",
+    ),
     ("Sequences |> Permute([1])", "[0, 1] does not name each axis of the shape [2, 12, 6] once"),
     (
         "Sequences |> EinsumDense(\"abc,cd->abd\", [none, 4], bias_axes = \"z\")",
@@ -150,14 +189,23 @@ const REFUSED: &[(&str, &str)] = &[
     ("Vectors |> ReLU(max_value = -1)", "`max_value` must not be negative"),
     ("Vectors |> ActivityRegularization(l1 = -1)", "`l1` must not be negative"),
     ("Vectors |> CategoryEncoding(0)", "`num_tokens` must be a positive integer, and is 0"),
-    ("MultiHeadAttention(0, 2)(Sequences, Sequences)", "`num_heads` must be a positive integer, and is 0"),
-    ("MultiHeadAttention(2, 0)(Sequences, Sequences)", "`key_dim` must be a positive integer, and is 0"),
+    (
+        "MultiHeadAttention(0, 2)(Sequences, Sequences)",
+        "`num_heads` must be a positive integer, and is 0",
+    ),
+    (
+        "MultiHeadAttention(2, 0)(Sequences, Sequences)",
+        "`key_dim` must be a positive integer, and is 0",
+    ),
     // Ranks and axes.
     ("Images |> Flatten() |> Conv2D(4, 3)", "expected a tensor with 4 axes, found [2, 256]"),
     ("Sequences |> GlobalMaxPooling2D()", "expected a tensor with 4 axes, found [2, 12, 6]"),
     ("Sequences |> SpatialDropout2D(0.2)", "expected a tensor with 4 axes, found [2, 12, 6]"),
     ("Sequences |> ConvLSTM1D(4, 3)", "expected a tensor with 4 axes, found [2, 12, 6]"),
-    ("Vectors |> TimeDistributed(Dense(3))", "`TimeDistributed` wants three axes at least, and the input is [2, 6]"),
+    (
+        "Vectors |> TimeDistributed(Dense(3))",
+        "`TimeDistributed` wants three axes at least, and the input is [2, 6]",
+    ),
     ("mean(7)(Vectors)", "there is no axis 7 in a tensor with 2 axes"),
     ("mean([1, 1])(Vectors)", "the axis 1 is given twice"),
     ("mean([1, -1])(Vectors)", "the axis -1 is given twice"),
@@ -193,9 +241,11 @@ fn what_keras_refuses_is_refused_by_name() {
 
 /// Runs a program in inference, with the initial values of its weights.
 fn run(result: &str) -> Tensor {
-    let mut session = built(result, false).unwrap_or_else(|error| panic!("{result}: {}", render(&error)));
+    let mut session =
+        built(result, false).unwrap_or_else(|error| panic!("{result}: {}", render(&error)));
     session.initialise(1).unwrap_or_else(|error| panic!("{result}: {}", render(&error)));
-    let outputs = session.run::<&str, Tensor>([]).unwrap_or_else(|error| panic!("{}", render(&error)));
+    let outputs =
+        session.run::<&str, Tensor>([]).unwrap_or_else(|error| panic!("{}", render(&error)));
     outputs.get("Y").unwrap().clone()
 }
 
@@ -212,7 +262,8 @@ fn an_activation_of_none_is_linear() {
         "Images |> ConvLSTM1D(4, 3, activation = ?, recurrent_activation = ?)",
         "Vectors |> Activation(?)",
     ] {
-        let [none, linear] = ["none", "linear"].map(|activation| run(&layer.replace('?', activation)));
+        let [none, linear] =
+            ["none", "linear"].map(|activation| run(&layer.replace('?', activation)));
         assert_eq!(none, linear, "{layer}");
     }
 }

@@ -42,7 +42,10 @@ fn even() -> Trainer {
 fn samples(shape: &[usize], classes: &[i32]) -> Arrays {
     let all: Vec<usize> = [2].into_iter().chain(shape.iter().copied()).collect();
     let x: Vec<usize> = all.iter().copied().chain([1]).collect();
-    let y = Tensor::from_scalars(TensorType::new(DType::I32, all), classes.iter().map(|&class| Scalar::i32(class)));
+    let y = Tensor::from_scalars(
+        TensorType::new(DType::I32, all),
+        classes.iter().map(|&class| Scalar::i32(class)),
+    );
     Arrays::new(Tensor::from_f32(x, &vec![1.0; classes.len()]).unwrap(), y.unwrap()).unwrap()
 }
 
@@ -60,7 +63,8 @@ fn parts_of_samples_have_weights() {
     for shape in [&[3][..], &[3, 1]] {
         let all: Vec<usize> = [2].into_iter().chain(shape.iter().copied()).collect();
         let weights = Tensor::from_f32(all, &[1.0, 2.0, 0.0, 0.5, 0.0, 4.0]).unwrap();
-        let data = samples(shape, &[0, 1, 1, 0, 0, 1]).with(ColumnRole::Weight, None, weights).unwrap();
+        let data =
+            samples(shape, &[0, 1, 1, 0, 0, 1]).with(ColumnRole::Weight, None, weights).unwrap();
         let results = even().evaluate(&data, 2).unwrap();
         close(number(&results, "loss"), 7.5 / 6.0 * 2f64.ln());
         // Equal logits are counted as class 0.
@@ -89,9 +93,15 @@ fn classes_of_maps_have_weights() {
     let map = || samples(&[2, 2], &[0, 1, 1, 0, 0, 0, 0, 1]);
     close(loss(&map()), (5.0 + 3.0 * 3.0) / 8.0 * 2f64.ln());
     let weights = Tensor::from_f32([2], &[1.0, 2.0]).unwrap();
-    close(loss(&map().with(ColumnRole::Weight, None, weights).unwrap()), (2.0 + 6.0 + 2.0 * 6.0) / 8.0 * 2f64.ln());
+    close(
+        loss(&map().with(ColumnRole::Weight, None, weights).unwrap()),
+        (2.0 + 6.0 + 2.0 * 6.0) / 8.0 * 2f64.ln(),
+    );
     let weights = Tensor::from_f32([2, 2, 3], &[1.0; 12]).unwrap();
     let data = map().with(ColumnRole::Weight, None, weights).unwrap();
     let error = even().fit(&data, Fit::epochs(1).class_weight(1, 3.0)).unwrap_err().to_string();
-    assert!(error.contains("a sample has weights of the shape [2, 3], and its classes have [2, 2]"), "{error}");
+    assert!(
+        error.contains("a sample has weights of the shape [2, 3], and its classes have [2, 2]"),
+        "{error}"
+    );
 }

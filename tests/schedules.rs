@@ -21,7 +21,8 @@ use tile_runtime::check::{self, Options};
 const SIZES: [usize; 14] = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 36, 64, 70];
 
 /// Matrix sizes and types that devices multiply in one operation.
-const MATRICES: [(u32, DType); 4] = [(8, DType::F16), (8, DType::F32), (16, DType::F16), (16, DType::F32)];
+const MATRICES: [(u32, DType); 4] =
+    [(8, DType::F16), (8, DType::F32), (16, DType::F16), (16, DType::F32)];
 
 /// Epilogues of the sum `P`, which has rank 2 and `ROWS` rows: `B` is as long as its last axis, and
 /// `R` has its shape. The last ones have row statistics.
@@ -100,7 +101,11 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
         0 => of("i, j = +(X[i, k] * W[k, j])", vec![m, n], vec![left, right]),
         1 => of("i, j = +(X[i, k] * W[j, k])", vec![m, n], vec![left, ("W", vec![n, k])]),
         2 => of("i, j = +(X[k, i] * W[k, j])", vec![m, n], vec![("X", vec![k, m]), right]),
-        3 => of("i, j = +(X[k, i] * W[j, k])", vec![m, n], vec![("X", vec![k, m]), ("W", vec![n, k])]),
+        3 => of(
+            "i, j = +(X[k, i] * W[j, k])",
+            vec![m, n],
+            vec![("X", vec![k, m]), ("W", vec![n, k])],
+        ),
         // Operations fused into a factor, and one operand twice.
         4 => of("i, j = +(relu(X[i, k]) * (W[k, j] + 1.0))", vec![m, n], vec![left, right]),
         5 => of("i, j = +(X[i, k] * X[j, k])", vec![m, m], vec![left]),
@@ -141,7 +146,9 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
                 vec![batch, m, n],
                 vec![("X", vec![batch, m, 9]), ("W", vec![batch, k, 9]), ("V", vec![batch, k, n])],
             );
-            let scores = format!("S[b, i, s: {batch}, {m}, {k}] = +(X[b, i, d] * W[b, s, d]); A = relu(S - 3.0);");
+            let scores = format!(
+                "S[b, i, s: {batch}, {m}, {k}] = +(X[b, i, d] * W[b, s, d]); A = relu(S - 3.0);"
+            );
             (format!("{scores} {sum}"), shapes, output)
         }
     }
@@ -149,7 +156,8 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
 
 /// Returns small whole numbers, so that sums are exact in any order.
 fn tensor(ty: &TensorType, seed: usize) -> Tensor {
-    let value = |at: usize| Scalar::from_f64(ty.dtype, ((at * 7 + seed * 3 + at / 11) % 5) as f64 - 2.0);
+    let value =
+        |at: usize| Scalar::from_f64(ty.dtype, ((at * 7 + seed * 3 + at / 11) % 5) as f64 - 2.0);
     Tensor::from_scalars(ty.clone(), (0..ty.elements()).map(value)).unwrap()
 }
 
@@ -161,7 +169,8 @@ fn graph(case: &Case) -> Graph {
         let ty = TensorType::new(DType::F32, shape.as_slice());
         bindings.inputs.insert((*name).to_owned(), Binding::Tensor(ty));
     }
-    let mut graph = lower(&program, None, &bindings).unwrap_or_else(|errors| panic!("{errors:?}")).graph;
+    let mut graph =
+        lower(&program, None, &bindings).unwrap_or_else(|errors| panic!("{errors:?}")).graph;
     if let Some((_, DType::F16)) = case.matrices {
         narrow(&mut graph, DType::F16);
     }
@@ -192,22 +201,29 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     for (routine, pick) in plan.routines.iter_mut().zip(case.picks.iter().cycle()) {
         let Work::Nest(nest) = &routine.work else { continue };
         let mut all = candidates(nest, &profile);
-        if case.matrices.is_some() && all.iter().any(|schedule| matches!(schedule, Schedule::Matrices(_))) {
+        if case.matrices.is_some()
+            && all.iter().any(|schedule| matches!(schedule, Schedule::Matrices(_)))
+        {
             all.retain(|schedule| matches!(schedule, Schedule::Matrices(_)));
         }
         let schedule = all[pick % all.len()].clone();
         // Tuning stores a schedule as text.
         prop_assert_eq!(schedule.to_string().parse(), Ok(schedule.clone()));
-        routine.kernel =
-            kernel(nest, &schedule, &profile).unwrap_or_else(|error| panic!("{schedule}: {error}\n{nest}"));
+        routine.kernel = kernel(nest, &schedule, &profile)
+            .unwrap_or_else(|error| panic!("{schedule}: {error}\n{nest}"));
         chosen.push(schedule.to_string());
     }
     for kernel in plan.routines.iter().filter_map(|routine| routine.kernel.as_ref()) {
-        let bytes = |shared: &Shared| shared.length * shared.ty.lanes as usize * shared.ty.dtype.size();
+        let bytes =
+            |shared: &Shared| shared.length * shared.ty.lanes as usize * shared.ty.dtype.size();
         let bytes: usize = kernel.shared.iter().map(bytes).sum();
-        prop_assert!(bytes <= profile.max_shared_bytes as usize, "{bytes} bytes of workgroup memory under {chosen:?}");
+        prop_assert!(
+            bytes <= profile.max_shared_bytes as usize,
+            "{bytes} bytes of workgroup memory under {chosen:?}"
+        );
     }
-    let outputs = run(&plan, &given, case.subgroup_size).map_err(|error| format!("{chosen:?}: {error}"));
+    let outputs =
+        run(&plan, &given, case.subgroup_size).map_err(|error| format!("{chosen:?}: {error}"));
     let outputs = outputs.map_err(TestCaseError::fail)?;
     for ((name, expected), output) in expected.iter().zip(&outputs) {
         prop_assert_eq!(&expected.to_f64s(), output, "{} under {:?}", name, &chosen);
@@ -216,8 +232,13 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
 }
 
 /// Returns the outputs of a plan of f32 tensors, run by the kernel checker.
-fn run(plan: &Plan, given: &[(String, Tensor)], subgroup_size: u32) -> Result<Vec<Vec<f64>>, String> {
-    let bytes = |tensor: &Tensor| tensor.to_f64s().iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
+fn run(
+    plan: &Plan,
+    given: &[(String, Tensor)],
+    subgroup_size: u32,
+) -> Result<Vec<Vec<f64>>, String> {
+    let bytes =
+        |tensor: &Tensor| tensor.to_f64s().iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
     let contents = plan.buffers.iter().map(|buffer| match &buffer.content {
         Content::Constant(tensor) => bytes(tensor),
         _ => vec![0; buffer.bytes() as usize],
@@ -243,7 +264,8 @@ fn run(plan: &Plan, given: &[(String, Tensor)], subgroup_size: u32) -> Result<Ve
         Ok(())
     })?;
     let values = |bytes: &[u8]| {
-        let words = bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().expect("four")));
+        let words =
+            bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().expect("four")));
         words.map(f64::from).collect()
     };
     Ok(plan.outputs.iter().map(|port| values(&memory[port.buffer])).collect())

@@ -18,12 +18,16 @@ fn stages(source: &str, inputs: &str) -> String {
     let checked = tile_lang::check(source);
     let errors = tile_lang::render(&checked.diagnostics, &checked.sources, false);
     let program = checked.program.unwrap_or_else(|| panic!("{errors}"));
-    let bindings = Bindings { inputs: inputs.split_whitespace().map(binding).collect(), ..Bindings::default() };
+    let bindings = Bindings {
+        inputs: inputs.split_whitespace().map(binding).collect(),
+        ..Bindings::default()
+    };
     let mut graph = lower(&program, None, &bindings)
         .unwrap_or_else(|errors| panic!("{}", tile_lang::render(&errors, &checked.sources, false)))
         .graph;
     pipeline::optimise(&mut graph);
-    let plan = pipeline::plan(&graph, &Profile::generic()).unwrap_or_else(|error| panic!("{error:?}"));
+    let plan =
+        pipeline::plan(&graph, &Profile::generic()).unwrap_or_else(|error| panic!("{error:?}"));
 
     let mut text = format!("{source}\n// {inputs}\n");
     let mut section = |name: &str, stage: String| {
@@ -36,7 +40,10 @@ fn stages(source: &str, inputs: &str) -> String {
         section("nest", routine.to_string());
         let Some(kernel) = &routine.kernel else { continue };
         section("kernel", kernel.to_string());
-        section("wgsl", write(kernel, Target::Wgsl).unwrap_or_else(|error| panic!("{error}")).text());
+        section(
+            "wgsl",
+            write(kernel, Target::Wgsl).unwrap_or_else(|error| panic!("{error}")).text(),
+        );
     }
     let kernels = plan.routines.into_iter().filter_map(|routine| routine.kernel);
     common::tools::check(&common::tools::distinct(kernels));
@@ -46,7 +53,8 @@ fn stages(source: &str, inputs: &str) -> String {
 fn binding(text: &str) -> (String, Binding) {
     let (name, ty) = text.split_once('=').unwrap();
     let (dtype, sizes) = ty.split_once(':').unwrap();
-    let shape: Vec<usize> = sizes.split('x').filter(|s| !s.is_empty()).map(|s| s.parse().unwrap()).collect();
+    let shape: Vec<usize> =
+        sizes.split('x').filter(|s| !s.is_empty()).map(|s| s.parse().unwrap()).collect();
     (name.to_string(), Binding::Tensor(TensorType::new(DType::parse(dtype).unwrap(), shape)))
 }
 

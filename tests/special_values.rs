@@ -14,7 +14,8 @@ fn values(dtype: DType) -> Vec<Scalar> {
     let nan = Scalar::from_f64(dtype, f64::NAN);
     let sign = 1 << (dtype.bits() - 1);
     let negative_nan = Scalar::from_bits(dtype, nan.bits() | sign);
-    let numbers = [f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3e4, -3e4, 0.1];
+    let numbers =
+        [f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3e4, -3e4, 0.1];
     [nan, negative_nan].into_iter().chain(numbers.map(|x| Scalar::from_f64(dtype, x))).collect()
 }
 
@@ -34,15 +35,18 @@ fn agree(program: &str, inputs: &[(&str, Tensor)]) {
         let mut session = builder.build().unwrap_or_else(|error| panic!("{error}: {program}"));
         session.run(inputs.iter().map(|(name, tensor)| (name, tensor))).unwrap()
     };
-    let expected: Vec<(String, Tensor)> = on(&Device::named("reference").unwrap()).into_iter().collect();
+    let expected: Vec<(String, Tensor)> =
+        on(&Device::named("reference").unwrap()).into_iter().collect();
     for device in devices() {
         let mut got = on(&device);
         for (name, expected) in &expected {
             let got = got.remove(name).unwrap();
             for (place, (got, expected)) in got.scalars().zip(expected.scalars()).enumerate() {
                 let both_nan = got.to_f64().is_nan() && expected.to_f64().is_nan();
-                let operands: Vec<String> =
-                    inputs.iter().map(|(name, t)| format!("{name} = {}", t.get(place % t.ty().elements()))).collect();
+                let operands: Vec<String> = inputs
+                    .iter()
+                    .map(|(name, t)| format!("{name} = {}", t.get(place % t.ty().elements())))
+                    .collect();
                 assert!(
                     both_nan || got.bits() == expected.bits(),
                     "{name} is {got}, not {expected}, at {place} ({}) on {}: {program}",
@@ -60,7 +64,8 @@ const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 fn pairs() {
     for dtype in FLOATS {
         let values = values(dtype);
-        let pairs: Vec<(Scalar, Scalar)> = values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y))).collect();
+        let pairs: Vec<(Scalar, Scalar)> =
+            values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y))).collect();
         let ty = TensorType::new(dtype, [pairs.len()]);
         let x = Tensor::from_scalars(ty.clone(), pairs.iter().map(|pair| pair.0)).unwrap();
         let y = Tensor::from_scalars(ty, pairs.iter().map(|pair| pair.1)).unwrap();
@@ -104,11 +109,13 @@ fn single_values() {
 fn aggregates() {
     for dtype in FLOATS {
         let values = values(dtype);
-        let kept: Vec<Scalar> = values.into_iter().filter(|x| x.bits() != 1 << (dtype.bits() - 1)).collect();
+        let kept: Vec<Scalar> =
+            values.into_iter().filter(|x| x.bits() != 1 << (dtype.bits() - 1)).collect();
         let count = kept.len();
         // Every rotation, and rows of only NaN, and rows of infinities and NaN.
-        let mut rows: Vec<Scalar> =
-            (0..count).flat_map(|by| kept.iter().cycle().skip(by).take(count).copied().collect::<Vec<_>>()).collect();
+        let mut rows: Vec<Scalar> = (0..count)
+            .flat_map(|by| kept.iter().cycle().skip(by).take(count).copied().collect::<Vec<_>>())
+            .collect();
         for [odd, even] in [[0, 1], [0, 2], [3, 0], [3, 3], [4, 0]] {
             rows.extend((0..count).map(|i| kept[if i % 2 == 0 { odd } else { even }]));
         }
@@ -142,9 +149,12 @@ fn masked_attention() {
                 Y[n, d: N, D] = +(Q[n, m] * V[m, d]);
             }}"
         );
-        let x: Vec<f32> = (0..7 * 33).map(|i| if i / 33 % 2 == 0 { -1.0 } else { (i % 5) as f32 - 1.0 }).collect();
+        let x: Vec<f32> = (0..7 * 33)
+            .map(|i| if i / 33 % 2 == 0 { -1.0 } else { (i % 5) as f32 - 1.0 })
+            .collect();
         let v = vec![0.0; 33 * 4];
-        let (x, v) = (Tensor::from_f32([7, 33], &x).unwrap(), Tensor::from_f32([33, 4], &v).unwrap());
+        let (x, v) =
+            (Tensor::from_f32([7, 33], &x).unwrap(), Tensor::from_f32([33, 4], &v).unwrap());
         agree(&program, &[("X", x), ("V", v)]);
     }
 }
@@ -153,9 +163,10 @@ fn masked_attention() {
 #[test]
 fn best_booleans() {
     let values = [false, true, true, true, true, true, true, false, false, false, false, false];
-    let tensor = Tensor::from_scalars(TensorType::new(DType::Bool, [4, 3]), values.map(Scalar::bool)).unwrap();
-    let program =
-        "function f(X[I, K]) -> (Most, Least) { Most[i: I] = argmax(X[i, k]); Least[i: I] = argmin(X[i, k]); }";
+    let tensor =
+        Tensor::from_scalars(TensorType::new(DType::Bool, [4, 3]), values.map(Scalar::bool))
+            .unwrap();
+    let program = "function f(X[I, K]) -> (Most, Least) { Most[i: I] = argmax(X[i, k]); Least[i: I] = argmin(X[i, k]); }";
     agree(program, &[("X", tensor)]);
 }
 

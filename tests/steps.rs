@@ -36,8 +36,11 @@ impl Step {
         let mut values = file.read(0).unwrap().to_f64s().into_iter();
         let mut tensor = |ty: &str| {
             let ty = tensor_type(ty);
-            let elements: Vec<Scalar> =
-                values.by_ref().take(ty.elements()).map(|value| Scalar::from_f64(DType::F64, value)).collect();
+            let elements: Vec<Scalar> = values
+                .by_ref()
+                .take(ty.elements())
+                .map(|value| Scalar::from_f64(DType::F64, value))
+                .collect();
             Tensor::from_scalars(ty, elements).unwrap()
         };
         let with_tensors = |case: Case| {
@@ -51,12 +54,15 @@ impl Step {
     /// Returns the names or paths, and the tensors, of a kind's lines.
     fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a Tensor)> {
         let typed = self.case.lines.iter().filter(|(kind, ..)| kind != "set").zip(&self.tensors);
-        typed.filter(move |(line, _)| line.0 == kind).map(|(line, tensor)| (line.1.as_str(), tensor))
+        typed
+            .filter(move |(line, _)| line.0 == kind)
+            .map(|(line, tensor)| (line.1.as_str(), tensor))
     }
 
     fn source(&self) -> String {
         let names = |kind| self.of(kind).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-        let settings: String = self.case.of("set").map(|(name, value)| format!("    {name} = {value};\n")).collect();
+        let settings: String =
+            self.case.of("set").map(|(name, value)| format!("    {name} = {value};\n")).collect();
         let (inputs, outputs) = (names("input"), names("target"));
         let body = &self.case.body;
         format!(
@@ -65,8 +71,11 @@ impl Step {
     }
 
     fn data(&self) -> Result<Arrays, Error> {
-        let roles =
-            [("input", ColumnRole::Input), ("target", ColumnRole::Target), ("sample_weight", ColumnRole::Weight)];
+        let roles = [
+            ("input", ColumnRole::Input),
+            ("target", ColumnRole::Target),
+            ("sample_weight", ColumnRole::Weight),
+        ];
         let mut data = Arrays::default();
         for (kind, role) in roles {
             for (_, tensor) in self.of(kind) {
@@ -110,8 +119,10 @@ impl Step {
         };
         let after: HashMap<&str, &Tensor> = self.of("weight").chain(self.of("after")).collect();
         let weights = after.into_iter().map(|(path, tensor)| (path.to_owned(), tensor, TOLERANCE));
-        let results = self.of("result").map(|(name, tensor)| (format!("result {name}"), tensor, TOLERANCE));
-        let slots = self.of("slot").map(|(path, tensor)| (format!("train.optimizer.{path}"), tensor, 0.0));
+        let results =
+            self.of("result").map(|(name, tensor)| (format!("result {name}"), tensor, TOLERANCE));
+        let slots =
+            self.of("slot").map(|(path, tensor)| (format!("train.optimizer.{path}"), tensor, 0.0));
         let mut faults = String::new();
         for (name, expected, absolute) in weights.chain(results).chain(slots) {
             let fault = match found.get(&name) {
@@ -129,8 +140,11 @@ impl Step {
 /// Panics with what is wrong with every `nth` case on a device.
 fn check_all(device: &Device, nth: usize) {
     let only = std::env::var("CASE").unwrap_or_default();
-    let folder =
-        std::env::temp_dir().join(format!("tilec-steps-{}-{}", std::process::id(), device.name().replace(':', "-")));
+    let folder = std::env::temp_dir().join(format!(
+        "tilec-steps-{}-{}",
+        std::process::id(),
+        device.name().replace(':', "-")
+    ));
     fs::create_dir_all(&folder).unwrap();
     let (mut run, mut wrong, mut report) = (0, 0, String::new());
     for family in families() {
@@ -151,8 +165,11 @@ fn check_all(device: &Device, nth: usize) {
 
 /// Returns the names of the case files.
 fn families() -> Vec<String> {
-    let names = fs::read_dir(path("steps")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut families: Vec<String> = names.filter_map(|name| Some(name.strip_suffix(".npz")?.to_owned())).collect();
+    let names = fs::read_dir(path("steps"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut families: Vec<String> =
+        names.filter_map(|name| Some(name.strip_suffix(".npz")?.to_owned())).collect();
     families.sort();
     families
 }

@@ -16,7 +16,8 @@ const LINES_OF_FUNCTION: usize = 80;
 fn add_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let is_skipped = ["target", "corpus", "golden", "snapshots"].iter().any(|name| path.ends_with(name));
+        let is_skipped =
+            ["target", "corpus", "golden", "snapshots"].iter().any(|name| path.ends_with(name));
         match path.is_dir() {
             true if is_skipped => {}
             true => add_files(&path, files),
@@ -31,16 +32,30 @@ fn sources(folders: &[&str]) -> BTreeMap<String, String> {
     let mut files = Vec::new();
     folders.iter().for_each(|folder| add_files(&root.join(folder), &mut files));
     let is_source = |path: &PathBuf| {
-        path.extension()
-            .is_some_and(|extension| ["rs", "tile", "py", "lalrpop"].iter().any(|known| extension == *known))
+        path.extension().is_some_and(|extension| {
+            ["rs", "tile", "py", "lalrpop"].iter().any(|known| extension == *known)
+        })
     };
     let name = |path: &Path| path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
-    files.into_iter().filter(is_source).map(|path| (name(&path), fs::read_to_string(&path).unwrap())).collect()
+    files
+        .into_iter()
+        .filter(is_source)
+        .map(|path| (name(&path), fs::read_to_string(&path).unwrap()))
+        .collect()
 }
 
 #[test]
 fn files_can_be_read_in_one_sitting() {
-    let all = sources(&["benches", "compiler", "examples", "fuzz", "runtime", "src", "tests", "tile-lang"]);
+    let all = sources(&[
+        "benches",
+        "compiler",
+        "examples",
+        "fuzz",
+        "runtime",
+        "src",
+        "tests",
+        "tile-lang",
+    ]);
     assert!(all.len() > 400, "{} sources", all.len());
     let is_long = |(_, text): &(&String, &String)| text.lines().count() > LINES;
     let long: Vec<&str> = all.iter().filter(is_long).map(|(name, _)| name.as_str()).collect();
@@ -71,9 +86,22 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
 #[test]
 fn functions_fit_on_a_screen() {
     let mut long = Vec::new();
-    for (name, text) in sources(&["benches", "compiler", "examples", "fuzz", "runtime", "src", "tests", "tile-lang"]) {
+    for (name, text) in sources(&[
+        "benches",
+        "compiler",
+        "examples",
+        "fuzz",
+        "runtime",
+        "src",
+        "tests",
+        "tile-lang",
+    ]) {
         let found = functions(&text).into_iter().filter(|_| name.ends_with(".rs"));
-        long.extend(found.filter(|(_, lines)| *lines > LINES_OF_FUNCTION).map(|(line, _)| format!("{name}: {line}")));
+        long.extend(
+            found
+                .filter(|(_, lines)| *lines > LINES_OF_FUNCTION)
+                .map(|(line, _)| format!("{name}: {line}")),
+        );
     }
     assert!(long.is_empty(), "functions over {LINES_OF_FUNCTION} lines: {long:?}");
     let text = "impl A {\n    pub fn f() {\n        {\n        }\n    }\n\n    fn g() {}\n}\n";
@@ -88,7 +116,8 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 fn imports(sources: &BTreeMap<String, String>, src: &str) -> Imports {
     let module = |name: &str| {
         let inside = name.strip_prefix(src)?;
-        let is_test = inside.contains("tests") || inside.ends_with("testing.rs") || inside == "lib.rs";
+        let is_test =
+            inside.contains("tests") || inside.ends_with("testing.rs") || inside == "lib.rs";
         let top = inside.split('/').next()?;
         (!is_test).then(|| top.trim_end_matches(".rs").to_owned())
     };

@@ -14,7 +14,8 @@ const OPENINGS: [&str; 4] = ["What ", "Of ", "By what ", "Whether what "];
 fn add_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let is_source = path.extension().is_some_and(|extension| extension == "rs" || extension == "tile");
+        let is_source =
+            path.extension().is_some_and(|extension| extension == "rs" || extension == "tile");
         if path.is_dir() && !path.ends_with("target") && !path.ends_with("corpus") {
             add_sources(&path, sources);
         } else if is_source {
@@ -45,14 +46,18 @@ fn faults(text: &str) -> Vec<(usize, &'static str)> {
 fn comments() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = Vec::new();
-    for folder in ["benches", "compiler", "examples", "fuzz", "runtime", "src", "tests", "tile-lang"] {
+    for folder in
+        ["benches", "compiler", "examples", "fuzz", "runtime", "src", "tests", "tile-lang"]
+    {
         add_sources(&root.join(folder), &mut sources);
     }
     assert!(sources.len() > 400, "{} sources", sources.len());
     let mut all = Vec::new();
     for source in sources {
         let found = faults(&fs::read_to_string(&source).unwrap());
-        all.extend(found.into_iter().map(|(line, what)| format!("{}:{line}: {what}", source.display())));
+        all.extend(
+            found.into_iter().map(|(line, what)| format!("{}:{line}: {what}", source.display())),
+        );
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
 }

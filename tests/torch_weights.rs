@@ -29,8 +29,7 @@ model Network(X[N, C, H, W]) -> (Y) {
     Y = Z |> GlobalAveragePooling2D(data_format = first) |> Dense(3);
 }";
 
-const NAMES: &str =
-    "model Network(X[N, 4]) -> (Y) { Y = X |> Dense(4, name = first) |> relu |> Dense(4, name = last); }";
+const NAMES: &str = "model Network(X[N, 4]) -> (Y) { Y = X |> Dense(4, name = first) |> relu |> Dense(4, name = last); }";
 
 const RECURRENT: &str = "
 model Network(X[N, T]) -> (Y) {
@@ -97,13 +96,18 @@ fn archives_of_each_version_have_the_same_tensors() {
             assert_eq!(tensor.shape(), expected[entry].shape(), "{name}: {entry}");
             assert_eq!(tensor.to_f64s(), expected[entry].to_f64s(), "{name}: {entry}");
             if let Some(ty) = entry.strip_prefix("types.") {
-                let short = ty.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("int", "i");
+                let short = ty
+                    .replace("bfloat", "bf")
+                    .replace("float", "f")
+                    .replace("uint", "u")
+                    .replace("int", "i");
                 assert_eq!(tensor.dtype().to_string(), short, "{name}");
             }
         }
     }
     let order = WeightsFile::open(file("values.pt")).unwrap();
-    let model: Vec<&str> = order.tensors().iter().filter_map(|(name, _)| name.strip_prefix("model.")).collect();
+    let model: Vec<&str> =
+        order.tensors().iter().filter_map(|(name, _)| name.strip_prefix("model.")).collect();
     assert_eq!(model, ["weight", "bias"], "the order of the file");
 }
 
@@ -154,7 +158,17 @@ fn other_files_are_refused_with_advice() {
     fs::write(folder.join("pickle.pt"), b"\x80\x04N.").unwrap();
     fs::write(folder.join("empty.pt"), b"").unwrap();
     fs::write(folder.join("cut.pt"), &fs::read(file("values.pt")).unwrap()[..2000]).unwrap();
-    let golden = ["before_1_6", "script", "module", "tensor", "no_tensors", "complex", "float8", "sparse", "negated"];
+    let golden = [
+        "before_1_6",
+        "script",
+        "module",
+        "tensor",
+        "no_tensors",
+        "complex",
+        "float8",
+        "sparse",
+        "negated",
+    ];
     let damaged = ["twice", "no_pickle", "no_data", "short", "compressed"];
     let golden = golden.iter().chain(&damaged).map(|name| file(&format!("{name}.pt")));
     let written = ["pickle.pt", "empty.pt", "cut.pt"].map(|name| folder.join(name));
@@ -187,9 +201,13 @@ fn other_files_are_refused_with_advice() {
 /// A .safetensors file sorts its entries, so names and numbers say which module is which.
 #[test]
 fn state_dicts_in_safetensors() {
-    for (name, program) in
-        [("numbered", NUMBERED), ("names", NAMES), ("encoder", ENCODER), ("attention", ATTENTION), ("cnn", CNN)]
-    {
+    for (name, program) in [
+        ("numbered", NUMBERED),
+        ("names", NAMES),
+        ("encoder", ENCODER),
+        ("attention", ATTENTION),
+        ("cnn", CNN),
+    ] {
         check(name, program, &whole(&format!("{name}.safetensors")));
     }
     check("recurrent", &named_recurrent(), &whole("recurrent.safetensors"));
@@ -199,8 +217,10 @@ fn state_dicts_in_safetensors() {
 #[test]
 fn a_state_dict_in_npz() {
     let mut weights = WeightsFile::open(file("numbered.pt")).unwrap();
-    let names: Vec<String> = weights.tensors().iter().map(|(name, _)| name.replace("0.", "begin.")).collect();
-    let entries = names.into_iter().enumerate().map(|(number, name)| (name, weights.read(number).unwrap()));
+    let names: Vec<String> =
+        weights.tensors().iter().map(|(name, _)| name.replace("0.", "begin.")).collect();
+    let entries =
+        names.into_iter().enumerate().map(|(number, name)| (name, weights.read(number).unwrap()));
     let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("torch.npz");
     weights::write(&written, &entries.collect::<Vec<_>>()).unwrap();
     check("numbered", NUMBERED, &LoadOptions::file(&written));
@@ -211,7 +231,10 @@ fn named_recurrent() -> String {
     RECURRENT
         .replace("Embedding(11, 4)", "Embedding(11, 4, name = embedding)")
         .replace("return_sequences = true)); }", "return_sequences = true), name = lstm); }")
-        .replace("|> GRU(3, return_sequences = true)", "|> GRU(3, return_sequences = true, name = gru)")
+        .replace(
+            "|> GRU(3, return_sequences = true)",
+            "|> GRU(3, return_sequences = true, name = gru)",
+        )
         .replace(
             "Bidirectional(GRU(3, return_sequences = true))",
             "Bidirectional(GRU(3, return_sequences = true), name = both)",
@@ -222,8 +245,10 @@ fn named_recurrent() -> String {
 
 fn sources(text: &str) -> LoadOptions {
     let sources = text.split(' ').map(|source| {
-        let (target, name) = source.split_once('=').map_or((None, source), |(target, name)| (Some(target), name));
-        let (name, part) = name.split_once('#').map_or((name, None), |(name, part)| (name, Some(part)));
+        let (target, name) =
+            source.split_once('=').map_or((None, source), |(target, name)| (Some(target), name));
+        let (name, part) =
+            name.split_once('#').map_or((name, None), |(name, part)| (name, Some(part)));
         let source = WeightsSource::new(file(name));
         let source = target.into_iter().fold(source, |source, target| source.target(target));
         part.into_iter().fold(source, |source, part| source.part(part))
@@ -237,13 +262,17 @@ fn parts_of_files_and_programs() {
     check("checkpoint", NAMES, &sources("checkpoint.pt#model_state_dict"));
     check("checkpoint", NAMES, &sources("checkpoint.pt#model_state_dict.module"));
     let inner = NAMES.replace("model Network(", "model Inner()(");
-    let outer = format!("{inner}\nmodel Network(X[N, 4]) -> (Y) {{ Y = X |> Inner(name = base); }}");
+    let outer =
+        format!("{inner}\nmodel Network(X[N, 4]) -> (Y) {{ Y = X |> Inner(name = base); }}");
     check("names", &outer, &sources("base=names.pt"));
     check("names", &outer, &sources("base.first=names.pt#first base.last=names.safetensors#last"));
     check("names", &outer, &whole("names.pt"));
     // An attention's layers are in the file as one, so a part has none of them.
-    let refused =
-        refused("encoder", ENCODER, &sources("encoder[0].attention.output=encoder.pt#layers.0.self_attn.out_proj"));
+    let refused = refused(
+        "encoder",
+        ENCODER,
+        &sources("encoder[0].attention.output=encoder.pt#layers.0.self_attn.out_proj"),
+    );
     assert!(refused.contains("is missing"), "{refused}");
     // One file has what another fills, too.
     check("names", NAMES, &sources("names.pt last=names.pt#last"));
@@ -257,13 +286,20 @@ fn map(name: &str, lines: &str) -> LoadOptions {
 fn a_map_names_modules_or_entries() {
     let renamed = NAMES.replace("first", "one").replace("last", "two");
     check("names", &renamed, &map("names.pt", "first = one\nlast = two"));
-    check("names", &renamed, &map("names.safetensors", "first.weight = one.Kernel\nfirst.bias = one.Bias"));
+    check(
+        "names",
+        &renamed,
+        &map("names.safetensors", "first.weight = one.Kernel\nfirst.bias = one.Bias"),
+    );
     let twice = "A = A + PosEmbed; for i in range(2) { A = A |> Block(name = part); } Z = A";
-    let blocks = ATTENTION.replace("blocks = repeat(2, Block());", "").replace("Z = A + PosEmbed |> blocks", twice);
+    let blocks = ATTENTION
+        .replace("blocks = repeat(2, Block());", "")
+        .replace("Z = A + PosEmbed |> blocks", twice);
     check("attention", &blocks, &map("attention.safetensors", "blocks.* = part[*]"));
     // A layer that is two modules.
     let separable = "model Network(X[N, C, H, W]) -> (Y) { Y = X |> SeparableConv2D(4, 3, depth_multiplier = 2, data_format = channels_first, name = layer); }";
-    let lines = "0.weight = layer.DepthwiseKernel\n1.weight = layer.PointwiseKernel\n1.bias = layer.Bias";
+    let lines =
+        "0.weight = layer.DepthwiseKernel\n1.weight = layer.PointwiseKernel\n1.bias = layer.Bias";
     check("separable", separable, &map("separable.pt", lines));
     // The sum of two entries.
     let lines = "lstm.l0.forward = bidirectional[0].forward\nhead.weight = dense.Kernel\nhead.bias = dense.Bias
@@ -347,7 +383,8 @@ fn modules_without_a_layer_are_listed() {
 /// A GRU of PyTorch has two biases, as Keras' with `reset_after`.
 #[test]
 fn layers_of_another_kind_are_listed() {
-    let before = RECURRENT.replace("Bidirectional(GRU(3,", "Bidirectional(GRU(3, reset_after = false,");
+    let before =
+        RECURRENT.replace("Bidirectional(GRU(3,", "Bidirectional(GRU(3, reset_after = false,");
     assert_snapshot!(refused("recurrent", &before, &whole("recurrent.pt")), @"
     neither names nor order and shapes tell which modules are the program's layers:
       in the program:
@@ -412,13 +449,15 @@ fn networks_that_differ_by_a_layer() {
 /// their paths.
 #[test]
 fn a_trainer_takes_a_state_dict() {
-    let train = "train Network { loss = mse; optimizer = SGD(0.0); batch_size = 2; shuffle = false; }";
+    let train =
+        "train Network { loss = mse; optimizer = SGD(0.0); batch_size = 2; shuffle = false; }";
     for name in ["encoder", "recurrent"] {
         let program = if name == "encoder" { ENCODER } else { RECURRENT };
         let arrays = tensors(&format!("{name}.npz"));
         let model = Model::compile(&format!("{program}\n{train}")).unwrap();
         let data = Arrays::new(arrays["x"].clone(), arrays["y"].clone()).unwrap();
-        let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("torch_{name}.safetensors"));
+        let saved =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("torch_{name}.safetensors"));
         for is_compiled in [false, true] {
             let mut trainer = model.trainer(&Device::cpu()).build().unwrap();
             if is_compiled {

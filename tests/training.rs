@@ -5,8 +5,8 @@ mod common;
 
 use common::ADAPTERS;
 use tile_runtime::train::{
-    Arrays, Callback, Checkpoint, ColumnRole, Dataset, EarlyStopping, Epoch, Fit, Log, Monitor, Progress, Reading,
-    Trainer, Validation,
+    Arrays, Callback, Checkpoint, ColumnRole, Dataset, EarlyStopping, Epoch, Fit, Log, Monitor,
+    Progress, Reading, Trainer, Validation,
 };
 use tile_runtime::{DType, Device, Error, Model, Scalar, Tensor, TensorType};
 
@@ -48,7 +48,8 @@ fn trainer(entry: &str, device: &Device) -> Trainer {
 fn line() -> Arrays {
     let x: Vec<f32> = (0..10).map(|n| n as f32 / 5.0 - 1.0).collect();
     let y: Vec<f32> = x.iter().map(|x| 2.0 * x + 1.0).collect();
-    Arrays::new(Tensor::from_f32([10, 1], &x).unwrap(), Tensor::from_f32([10, 1], &y).unwrap()).unwrap()
+    Arrays::new(Tensor::from_f32([10, 1], &x).unwrap(), Tensor::from_f32([10, 1], &y).unwrap())
+        .unwrap()
 }
 
 /// Returns 43 samples for the network, which is not a multiple of its batch size.
@@ -56,7 +57,8 @@ fn samples() -> Arrays {
     let value = |n: usize| ((n * 7919 + 13) % 101) as f32 / 50.0 - 1.0;
     let x: Vec<f32> = (0..43 * 3).map(value).collect();
     let y: Vec<f32> = (0..43).flat_map(|n| [x[3 * n] * x[3 * n + 1], x[3 * n + 2]]).collect();
-    Arrays::new(Tensor::from_f32([43, 3], &x).unwrap(), Tensor::from_f32([43, 2], &y).unwrap()).unwrap()
+    Arrays::new(Tensor::from_f32([43, 3], &x).unwrap(), Tensor::from_f32([43, 2], &y).unwrap())
+        .unwrap()
 }
 
 fn get(epoch: &Epoch, name: &str) -> f64 {
@@ -72,7 +74,8 @@ fn a_line_is_learnt_on_every_device() {
         let last = history.last().unwrap();
         assert!(get(last, "loss") < 1e-6, "{} {last:?}", device.name());
         assert!(get(last, "largest") < 1e-2, "{last:?}");
-        let weights: Vec<f64> = trainer.weights().unwrap().iter().map(|(_, value)| value.get(0).to_f64()).collect();
+        let weights: Vec<f64> =
+            trainer.weights().unwrap().iter().map(|(_, value)| value.get(0).to_f64()).collect();
         assert!((weights[0] - 2.0).abs() < 1e-3 && (weights[1] - 1.0).abs() < 1e-3, "{weights:?}");
         // Evaluation uses the current weights. The mean is over all samples, though the last batch
         // has two.
@@ -89,16 +92,24 @@ fn a_line_is_learnt_on_every_device() {
 #[test]
 fn the_loss_of_an_epoch_is_the_mean_over_samples() {
     let mut trainer = trainer("Line", &Device::cpu());
-    let squares: Vec<f64> = (0..10).map(|n| (2.0 * (f64::from(n) / 5.0 - 1.0) + 1.0).powi(2)).collect();
+    let squares: Vec<f64> =
+        (0..10).map(|n| (2.0 * (f64::from(n) / 5.0 - 1.0) + 1.0).powi(2)).collect();
     let results = trainer.evaluate(&line(), 4).unwrap();
-    assert!((results[0].1.number().unwrap() - squares.iter().sum::<f64>() / 10.0).abs() < 1e-6, "{results:?}");
+    assert!(
+        (results[0].1.number().unwrap() - squares.iter().sum::<f64>() / 10.0).abs() < 1e-6,
+        "{results:?}"
+    );
     assert_eq!(results[1], ("largest".to_owned(), Reading::Number(2.5999999046325684)));
     // Sample weights scale the losses; the mean is over the number of samples.
     let weights: Vec<f32> = (0..10).map(|n| n as f32).collect();
-    let weighted = line().with(ColumnRole::Weight, None, Tensor::from_f32([10], &weights).unwrap()).unwrap();
+    let weighted =
+        line().with(ColumnRole::Weight, None, Tensor::from_f32([10], &weights).unwrap()).unwrap();
     let results = trainer.evaluate(&weighted, 5).unwrap();
     let expected: f64 = squares.iter().zip(0..).map(|(square, n)| square * f64::from(n)).sum();
-    assert!((results[0].1.number().unwrap() - expected / 10.0).abs() < 1e-5, "{results:?} {expected}");
+    assert!(
+        (results[0].1.number().unwrap() - expected / 10.0).abs() < 1e-5,
+        "{results:?} {expected}"
+    );
 }
 
 /// Returns the weights after training, as bytes.
@@ -127,7 +138,10 @@ fn a_run_that_is_stopped_and_resumed_is_the_run_that_never_stopped() {
         let mut whole = trainer("Network", &device);
         let history = whole.fit(&samples(), fit()).unwrap();
         let mut again = trainer("Network", &device);
-        assert_eq!(again.fit(&samples(), fit()).unwrap().last().unwrap().training, history[3].training);
+        assert_eq!(
+            again.fit(&samples(), fit()).unwrap().last().unwrap().training,
+            history[3].training
+        );
         assert_eq!(bytes(&mut whole), bytes(&mut again), "{}", device.name());
         // An epoch of 35 samples has five steps: once at the end of an epoch, and once within one.
         for stop in [10, 13] {
@@ -162,7 +176,11 @@ fn a_session_takes_what_it_has_learnt() {
     let model = Model::compile(PROGRAM).unwrap();
     let mut session = model.on(&Device::cpu()).entry("Line").input("X", [1, 1]).build().unwrap();
     session.fit(&line(), Fit::epochs(40)).unwrap();
-    let y = session.run([("X", Tensor::from_f32([1, 1], &[3.0]).unwrap())]).unwrap().remove("Y").unwrap();
+    let y = session
+        .run([("X", Tensor::from_f32([1, 1], &[3.0]).unwrap())])
+        .unwrap()
+        .remove("Y")
+        .unwrap();
     assert!((y.get(0).to_f64() - 7.0).abs() < 1e-2, "{y:?}");
     assert!(session.evaluate(&line(), 3).unwrap()[0].1.number().unwrap() < 1e-6);
 }
@@ -171,7 +189,8 @@ fn a_session_takes_what_it_has_learnt() {
 fn callbacks() {
     let folder = std::env::temp_dir().join(format!("tilec-callbacks-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let (log, table, best) = (folder.join("log.jsonl"), folder.join("log.csv"), folder.join("best.npz"));
+    let (log, table, best) =
+        (folder.join("log.jsonl"), folder.join("log.csv"), folder.join("best.npz"));
     let fit = Fit::epochs(100)
         .validation(Validation::Fraction(0.2))
         .callback(EarlyStopping::new(Monitor { least_change: 0.5, ..Monitor::of("val_loss") }, 2))
@@ -201,16 +220,25 @@ fn callbacks() {
 #[test]
 fn what_is_wrong_is_told() {
     let mut network = trainer("Line", &Device::cpu());
-    let ones = |shape: &[usize]| Tensor::from_f32(shape, &vec![1.0; shape.iter().product()]).unwrap();
+    let ones =
+        |shape: &[usize]| Tensor::from_f32(shape, &vec![1.0; shape.iter().product()]).unwrap();
     let error = Arrays::new(ones(&[3, 1]), ones(&[4, 1])).unwrap_err().to_string();
     assert_eq!(error, "target has 4 samples, and the others have 3");
-    let error = network.fit(&Arrays::new(ones(&[0, 1]), ones(&[0, 1])).unwrap(), Fit::epochs(1)).unwrap_err();
+    let error = network
+        .fit(&Arrays::new(ones(&[0, 1]), ones(&[0, 1])).unwrap(), Fit::epochs(1))
+        .unwrap_err();
     assert_eq!(error.to_string(), "there are no samples to train on");
     let two = line().with(ColumnRole::Input, None, ones(&[10, 1])).unwrap();
-    assert_eq!(network.fit(&two, Fit::epochs(1)).unwrap_err().to_string(), "the data have more inputs than the model");
+    assert_eq!(
+        network.fit(&two, Fit::epochs(1)).unwrap_err().to_string(),
+        "the data have more inputs than the model"
+    );
     // The error points to the first bad value in the program.
-    let nan =
-        Tensor::from_scalars(TensorType::new(DType::F32, [4, 1]), [1.0, 2.0, f32::NAN, 3.0].map(Scalar::f32)).unwrap();
+    let nan = Tensor::from_scalars(
+        TensorType::new(DType::F32, [4, 1]),
+        [1.0, 2.0, f32::NAN, 3.0].map(Scalar::f32),
+    )
+    .unwrap();
     let error = network.fit(&Arrays::new(nan, ones(&[4, 1])).unwrap(), Fit::epochs(1)).unwrap_err();
     let Error::Program { diagnostics, .. } = &error else { panic!("{error}") };
     assert_eq!(diagnostics[0].message, "the loss is NaN in step 1 of training");
@@ -229,11 +257,18 @@ fn a_gradient_that_is_no_number_is_not_kept() {
     let data = Arrays::new(Tensor::from_f32([10, 1], &x).unwrap(), zeros).unwrap();
     let trainer = || Model::compile(source).unwrap().trainer(&Device::cpu()).build().unwrap();
     let error = trainer().fit(&data, Fit::epochs(2).batch_size(10)).unwrap_err().to_string();
-    assert!(error.starts_with("the weight `dense.Kernel` is no longer finite after step 1 of training"), "{error}");
+    assert!(
+        error.starts_with("the weight `dense.Kernel` is no longer finite after step 1 of training"),
+        "{error}"
+    );
     let error = trainer().fit(&data, Fit::epochs(2).batch_size(4)).unwrap_err();
     let Error::Program { diagnostics, .. } = &error else { panic!("{error}") };
     assert_eq!(diagnostics[0].message, "the loss is NaN in step 2 of training");
-    assert!(diagnostics[0].labels[0].text.ends_with("` had NaN before this step"), "{}", diagnostics[0].labels[0].text);
+    assert!(
+        diagnostics[0].labels[0].text.ends_with("` had NaN before this step"),
+        "{}",
+        diagnostics[0].labels[0].text
+    );
 }
 
 /// A device may have begun further steps when a step's loss turns out to be NaN or infinite. The
@@ -243,14 +278,22 @@ fn a_step_that_fails_changes_nothing() {
     let good = samples();
     let rows: Vec<usize> = (0..good.len()).collect();
     let [x, y] = [0, 1].map(|column| good.batch(&rows).unwrap()[column].clone());
-    let spoilt = x.scalars().enumerate().map(|(n, x)| if n == 3 * 20 + 1 { Scalar::f32(f32::NAN) } else { x });
+    let spoilt = x
+        .scalars()
+        .enumerate()
+        .map(|(n, x)| if n == 3 * 20 + 1 { Scalar::f32(f32::NAN) } else { x });
     let spoilt = Tensor::from_scalars(x.ty().clone(), spoilt.collect::<Vec<_>>()).unwrap();
     let spoilt = Arrays::new(spoilt, y).unwrap();
     for device in [vec![Device::reference(), Device::cpu()], ADAPTERS.clone()].concat() {
         let mut failed = trainer("Network", &device);
         let error = failed.fit(&spoilt, Fit::epochs(1).shuffle(false)).unwrap_err();
         let Error::Program { diagnostics, .. } = &error else { panic!("{error}") };
-        assert_eq!(diagnostics[0].message, "the loss is NaN in step 3 of training", "{}", device.name());
+        assert_eq!(
+            diagnostics[0].message,
+            "the loss is NaN in step 3 of training",
+            "{}",
+            device.name()
+        );
         assert_eq!(diagnostics[0].labels[0].text, "`X` is the first tensor with NaN");
         let mut stopped = trainer("Network", &device);
         stopped.fit(&good, Fit::epochs(1).shuffle(false).callback(StopAfter(2))).unwrap();
@@ -277,9 +320,12 @@ fn devices_learn_the_same() {
             batch_size = 16;
         }";
     let image = |n: usize| ((n * 7919 + 13) % 101) as f32 / 100.0;
-    let images = Tensor::from_f32([80, 6, 6], &(0..80 * 36).map(image).collect::<Vec<_>>()).unwrap();
+    let images =
+        Tensor::from_f32([80, 6, 6], &(0..80 * 36).map(image).collect::<Vec<_>>()).unwrap();
     let labels = (0..80).map(|n| Scalar::from_i64(DType::I32, (n * n + 3 * n) % 10));
-    let labels = Tensor::from_scalars(TensorType::new(DType::I32, [80]), labels.collect::<Vec<_>>()).unwrap();
+    let labels =
+        Tensor::from_scalars(TensorType::new(DType::I32, [80]), labels.collect::<Vec<_>>())
+            .unwrap();
     let data = Arrays::new(images, labels).unwrap();
     let model = Model::compile(source).unwrap();
     let train = |device: &Device| {
@@ -330,15 +376,21 @@ fn a_metric_with_several_values_is_a_list() {
     let column = |values: &[f32]| Tensor::from_f32([4, 1], values).unwrap();
     let data = Arrays::new(column(&[0.2, 0.4, 0.6, 0.8]), column(&[0.0, 1.0, 0.0, 1.0])).unwrap();
     let mut trainer = Model::compile(source).unwrap().trainer(&Device::cpu()).build().unwrap();
-    let fit = Fit::epochs(1).callback(Log::new(&log, false).unwrap()).callback(Log::new(&table, false).unwrap());
+    let fit = Fit::epochs(1)
+        .callback(Log::new(&log, false).unwrap())
+        .callback(Log::new(&table, false).unwrap());
     let history = trainer.fit(&data, fit).unwrap();
     let Reading::List(values) = &history[0].training[1].1 else { panic!("{history:?}") };
     assert!((values[0] - 2.0 / 3.0).abs() < 1e-6 && (values[1] - 0.5).abs() < 1e-6, "{values:?}");
     assert_eq!(format!("{:.2}", history[0].training[1].1), "[0.67, 0.50]");
-    let line: serde_json::Value = serde_json::from_str(std::fs::read_to_string(&log).unwrap().trim()).unwrap();
+    let line: serde_json::Value =
+        serde_json::from_str(std::fs::read_to_string(&log).unwrap().trim()).unwrap();
     assert_eq!(line["precision"].as_array().map(Vec::len), Some(2), "{line}");
     let table = std::fs::read_to_string(&table).unwrap();
-    assert!(table.lines().nth(1).unwrap().contains(&format!(",\"[{}, {}]\",", values[0], values[1])), "{table}");
+    assert!(
+        table.lines().nth(1).unwrap().contains(&format!(",\"[{}, {}]\",", values[0], values[1])),
+        "{table}"
+    );
     std::fs::remove_dir_all(&folder).unwrap();
     let fit = Fit::epochs(9).callback(EarlyStopping::new(Monitor::of("precision"), 2));
     let error = trainer.fit(&data, fit).unwrap_err().to_string();
@@ -360,7 +412,8 @@ fn a_kernel_that_is_normalised_stays_so() {
     // element: 1/3 - 0.5 / 3.
     trainer.fit(&Arrays::new(row([0.0, 1.0]), row([0.0, 0.0])).unwrap(), Fit::epochs(1)).unwrap();
     let weights = trainer.weights().unwrap();
-    let kernel = weights.iter().find(|(path, _)| path.ends_with("inner.Kernel")).unwrap().1.to_f64s();
+    let kernel =
+        weights.iter().find(|(path, _)| path.ends_with("inner.Kernel")).unwrap().1.to_f64s();
     for (found, expected) in kernel.iter().zip([1.0, 0.0, 0.0, 1.0 / 6.0]) {
         assert!((found - expected).abs() < 1e-5, "{kernel:?}");
     }
@@ -369,7 +422,9 @@ fn a_kernel_that_is_normalised_stays_so() {
 #[test]
 fn what_is_frozen_stays() {
     let device = Device::cpu();
-    let builder = |path: &str| Model::compile(PROGRAM).unwrap().trainer(&device).entry("Network").freeze(path);
+    let builder = |path: &str| {
+        Model::compile(PROGRAM).unwrap().trainer(&device).entry("Network").freeze(path)
+    };
     let mut trainer = builder("dense").freeze("dense_1.Bias").build().unwrap();
     trainer.fit(&samples(), Fit::epochs(1)).unwrap();
     let first: Vec<(String, Tensor)> = trainer.weights().unwrap();
@@ -395,11 +450,19 @@ fn a_loss_without_a_target_is_told_of() {
     let fitted = |losses: &str| {
         let samples = |width| Tensor::from_f32([4, width], &vec![0.5; 4 * width]).unwrap();
         let data = Arrays::new(samples(2), samples(2)).unwrap();
-        Model::compile(&text(losses)).unwrap().trainer(&Device::cpu()).build().unwrap().fit(&data, Fit::epochs(1))
+        Model::compile(&text(losses))
+            .unwrap()
+            .trainer(&Device::cpu())
+            .build()
+            .unwrap()
+            .fit(&data, Fit::epochs(1))
     };
     let error = fitted("[MeanSquaredError(), MeanSquaredError()]").unwrap_err();
     let Error::Program { diagnostics, .. } = &error else { panic!("{error}") };
-    assert_eq!(diagnostics[0].message, "the output `B` has a loss, and the data have no target for it");
+    assert_eq!(
+        diagnostics[0].message,
+        "the output `B` has a loss, and the data have no target for it"
+    );
     for losses in ["[MeanSquaredError(), none]", "MeanSquaredError()"] {
         fitted(losses).unwrap();
     }
@@ -443,8 +506,10 @@ fn resident() -> Option<usize> {
 #[test]
 fn memory_does_not_grow() {
     let program = std::env::current_exe().unwrap();
-    let status =
-        std::process::Command::new(program).args(["--ignored", "--exact", "training_memory"]).status().unwrap();
+    let status = std::process::Command::new(program)
+        .args(["--ignored", "--exact", "training_memory"])
+        .status()
+        .unwrap();
     assert!(status.success());
 }
 

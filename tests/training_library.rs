@@ -27,7 +27,9 @@ fn check_everywhere(family: &str, check: impl Fn(&Case, &Tensors, &Device) -> Re
             continue;
         }
         let named = case.lines.iter().zip(&tensors);
-        let named = named.map(|((kind, name, _), tensor)| ((kind.as_str(), name.as_str()), tensor)).collect();
+        let named = named
+            .map(|((kind, name, _), tensor)| ((kind.as_str(), name.as_str()), tensor))
+            .collect();
         run += 1;
         for device in [Device::reference(), Device::cpu()] {
             if let Err(fault) = check(&case, &named, &device) {
@@ -44,7 +46,8 @@ fn check_everywhere(family: &str, check: impl Fn(&Case, &Tensors, &Device) -> Re
 fn setting<'a>(case: &'a Case, name: &str) -> &'a str {
     let prefix = format!("{name} = ");
     let line = case.body.lines().find_map(|line| line.trim().strip_prefix(&prefix));
-    line.and_then(|value| value.strip_suffix(';')).unwrap_or_else(|| panic!("{} sets no {name}", case.name))
+    line.and_then(|value| value.strip_suffix(';'))
+        .unwrap_or_else(|| panic!("{} sets no {name}", case.name))
 }
 
 fn compile(source: &str) -> Result<Model, String> {
@@ -108,7 +111,9 @@ fn optimizers() {
         let data = Arrays::default()
             .with(ColumnRole::Input, None, given("GW").clone())
             .and_then(|data| data.with(ColumnRole::Input, None, given("GV").clone()))
-            .and_then(|data| data.with(ColumnRole::Target, None, tensor(&[steps], &vec![0.0; steps])))
+            .and_then(|data| {
+                data.with(ColumnRole::Target, None, tensor(&[steps], &vec![0.0; steps]))
+            })
             .map_err(|error| explain(&error))?;
         let mut trainer = model.trainer(device).build().map_err(|error| explain(&error))?;
         let mut found = Steps::default();
@@ -136,13 +141,23 @@ fn losses() {
              train Moved {{ loss = {loss}; optimizer = SGD(lr = 1.0); batch_size = {count}; shuffle = false; }}"
         ))?;
         if let Some(expected) = tensors.get(&("output", "Values")) {
-            let builder = model.on(device).entry("Values").input("Predicted", predicted.ty().clone());
-            let mut session = builder.input("Target", target.ty().clone()).build().map_err(|error| explain(&error))?;
+            let builder =
+                model.on(device).entry("Values").input("Predicted", predicted.ty().clone());
+            let mut session = builder
+                .input("Target", target.ty().clone())
+                .build()
+                .map_err(|error| explain(&error))?;
             let outputs = session.run([("Predicted", predicted), ("Target", target)]);
-            compare("Values", outputs.map_err(|error| explain(&error))?.get("L").unwrap(), expected)?;
+            compare(
+                "Values",
+                outputs.map_err(|error| explain(&error))?.get("L").unwrap(),
+                expected,
+            )?;
         }
-        let data = Arrays::new(predicted.clone(), target.clone()).map_err(|error| explain(&error))?;
-        let mut trainer = model.trainer(device).entry("Moved").build().map_err(|error| explain(&error))?;
+        let data =
+            Arrays::new(predicted.clone(), target.clone()).map_err(|error| explain(&error))?;
+        let mut trainer =
+            model.trainer(device).entry("Moved").build().map_err(|error| explain(&error))?;
         let history = trainer.fit(&data, Fit::epochs(1)).map_err(|error| explain(&error))?;
         let found = history[0].get("loss").unwrap() as f32;
         compare("Loss", &tensor(&[], &[found]), tensors[&("output", "Loss")])?;
@@ -163,12 +178,14 @@ fn metrics() {
              train Same {{ loss = Nothing(); metrics = [{}]; }}",
             setting(case, "metric")
         ))?;
-        let data = Arrays::new(predicted.clone(), target.clone()).map_err(|error| explain(&error))?;
+        let data =
+            Arrays::new(predicted.clone(), target.clone()).map_err(|error| explain(&error))?;
         let mut trainer = model.trainer(device).build().map_err(|error| explain(&error))?;
         let mut found = Vec::new();
         for samples in [5, 10, 12] {
-            let results =
-                trainer.evaluate(&Part::new(&data, (0..samples).collect()), 5).map_err(|error| explain(&error))?;
+            let results = trainer
+                .evaluate(&Part::new(&data, (0..samples).collect()), 5)
+                .map_err(|error| explain(&error))?;
             found.extend(results[1].1.values().iter().map(|value| *value as f32));
         }
         let expected = tensors[&("output", "Value")];
@@ -192,8 +209,13 @@ fn fits() {
             () => "SparseCategoricalCrossentropy(from_logits = true)",
         };
         let end = if has("dice") || has("tversky") { "sigmoid" } else { "none" };
-        let terms = if has("terms") { ", kernel_regularizer = l2(0.1), activity_regularizer = l1(0.05)" } else { "" };
-        let added = if has("terms") { "|> ActivityRegularization(0.03, 0.02) |> Terms()" } else { "" };
+        let terms = if has("terms") {
+            ", kernel_regularizer = l2(0.1), activity_regularizer = l1(0.05)"
+        } else {
+            ""
+        };
+        let added =
+            if has("terms") { "|> ActivityRegularization(0.03, 0.02) |> Terms()" } else { "" };
         let again = if has("twice") { "|> norm" } else { "" };
         let model = compile(&format!(
             "function first()(shape) -> (W) {{ W = reshape(vector({:?}), shape); }}
@@ -215,10 +237,13 @@ fn fits() {
             given("Head").to_f64s(),
             case.body
         ))?;
-        let mut data = Arrays::new(given("X").clone(), given("Y").clone()).map_err(|error| explain(&error))?;
+        let mut data =
+            Arrays::new(given("X").clone(), given("Y").clone()).map_err(|error| explain(&error))?;
         let mut fit = Fit::default();
         if has("samples") {
-            data = data.with(ColumnRole::Weight, None, given("Weights").clone()).map_err(|error| explain(&error))?;
+            data = data
+                .with(ColumnRole::Weight, None, given("Weights").clone())
+                .map_err(|error| explain(&error))?;
         }
         if has("classes") {
             fit = fit.class_weight(0, 0.5).class_weight(2, 3.0);
@@ -229,11 +254,16 @@ fn fits() {
         }
         let mut trainer = builder.build().map_err(|error| explain(&error))?;
         let history = trainer.fit(&data, fit).map_err(|error| explain(&error))?;
-        let found: HashMap<String, Tensor> = trainer.weights().map_err(|error| explain(&error))?.into_iter().collect();
-        for (name, path) in
-            [("Kernel", "dense.Kernel"), ("Gamma", "norm.Gamma"), ("Mean", "norm.MovingMean"), ("Head", "head.Kernel")]
-        {
-            let found = found.get(path).ok_or_else(|| format!("no {path} among {:?}", found.keys()))?;
+        let found: HashMap<String, Tensor> =
+            trainer.weights().map_err(|error| explain(&error))?.into_iter().collect();
+        for (name, path) in [
+            ("Kernel", "dense.Kernel"),
+            ("Gamma", "norm.Gamma"),
+            ("Mean", "norm.MovingMean"),
+            ("Head", "head.Kernel"),
+        ] {
+            let found =
+                found.get(path).ok_or_else(|| format!("no {path} among {:?}", found.keys()))?;
             compare(name, found, tensors[&("output", name)])?;
         }
         let loss = history[1].get("loss").unwrap() as f32;
@@ -245,7 +275,9 @@ fn fits() {
 fn schedules() {
     check_everywhere("schedules", |case, tensors, device| {
         let schedule = setting(case, "schedule");
-        let model = compile(&format!("model Rates(Step) -> (R) {{ schedule = {schedule}; R = schedule(Step); }}"))?;
+        let model = compile(&format!(
+            "model Rates(Step) -> (R) {{ schedule = {schedule}; R = schedule(Step); }}"
+        ))?;
         let steps = tensors[&("input", "Step")];
         let builder = model.on(device).input("Step", steps.ty().clone());
         let mut session = builder.build().map_err(|error| explain(&error))?;
@@ -286,7 +318,10 @@ fn averaged_weights() {
     let (mut plain, _) = averaged_line(&device);
     plain.load(&file).unwrap();
     assert_eq!(plain.evaluate(&data, 4).unwrap(), evaluated);
-    assert_eq!(plain.predict(&data, 4).unwrap().get("Y"), first.predict(&data, 4).unwrap().get("Y"));
+    assert_eq!(
+        plain.predict(&data, 4).unwrap().get("Y"),
+        first.predict(&data, 4).unwrap().get("Y")
+    );
     // The sum of all predictions.
     let predicted = first.predict(&data, 4).unwrap().get("Y").unwrap().to_f64s();
     let sum = evaluated.iter().find(|(name, _)| name == "sum").unwrap().1.values()[0];
@@ -300,7 +335,11 @@ fn averaged_weights() {
         whole.save(&file).unwrap();
         let mut file = WeightsFile::open(&file).unwrap();
         let names: Vec<String> = file.tensors().iter().map(|(name, _)| name.clone()).collect();
-        names.into_iter().enumerate().map(|(number, name)| (name, file.read(number).unwrap())).collect()
+        names
+            .into_iter()
+            .enumerate()
+            .map(|(number, name)| (name, file.read(number).unwrap()))
+            .collect()
     };
     assert_ne!(states["dense.Kernel"], states["train.optimizer.dense.Kernel.average.Trained"]);
     std::fs::remove_dir_all(&folder).unwrap();

@@ -26,7 +26,10 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// Reads a whole text. `read` must check that nothing follows; see [`Cursor::end`].
-    pub fn read<T>(text: &'a str, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Result<T, ParseError> {
+    pub fn read<T>(
+        text: &'a str,
+        read: impl FnOnce(&mut Self) -> Parsed<T>,
+    ) -> Result<T, ParseError> {
         let mut cursor = Cursor { rest: text };
         read(&mut cursor).map_err(|message| {
             let line = 1 + text[..text.len() - cursor.rest.len()].matches('\n').count();
@@ -37,13 +40,18 @@ impl<'a> Cursor<'a> {
     /// Checks that the text ends here, where only `more` could follow.
     pub fn end(&mut self, more: &str) -> Parsed<()> {
         self.rest = self.rest.trim_start();
-        if self.rest.is_empty() { Ok(()) } else { Err(format!("expected {more} at {}", self.here())) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("expected {more} at {}", self.here()))
+        }
     }
 
     /// Consumes leading spaces, then the longest run of characters that pass, and returns the run.
     pub fn take(&mut self, pass: impl Fn(char) -> bool) -> &'a str {
         self.rest = self.rest.trim_start();
-        let (taken, rest) = self.rest.split_at(self.rest.find(|c| !pass(c)).unwrap_or(self.rest.len()));
+        let (taken, rest) =
+            self.rest.split_at(self.rest.find(|c| !pass(c)).unwrap_or(self.rest.len()));
         self.rest = rest;
         taken
     }
@@ -62,7 +70,8 @@ impl<'a> Cursor<'a> {
 
     /// Returns the next characters, for messages.
     pub fn here(&self) -> String {
-        let next: String = self.rest.trim_start().chars().take_while(|&c| c != '\n').take(20).collect();
+        let next: String =
+            self.rest.trim_start().chars().take_while(|&c| c != '\n').take(20).collect();
         if next.is_empty() { "the end".into() } else { format!("`{next}`") }
     }
 
@@ -74,11 +83,17 @@ impl<'a> Cursor<'a> {
     /// Reads an integer.
     pub fn number<T: FromStr>(&mut self) -> Parsed<T> {
         let here = self.here();
-        self.take(|c| c.is_ascii_digit() || c == '-').parse().map_err(|_| format!("expected an integer at {here}"))
+        self.take(|c| c.is_ascii_digit() || c == '-')
+            .parse()
+            .map_err(|_| format!("expected an integer at {here}"))
     }
 
     /// Reads `item`s separated by commas, up to and including `end`.
-    pub fn list<T>(&mut self, end: &str, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+    pub fn list<T>(
+        &mut self,
+        end: &str,
+        mut item: impl FnMut(&mut Self) -> Parsed<T>,
+    ) -> Parsed<Vec<T>> {
         let mut items = Vec::new();
         while !self.eat(end) {
             if !items.is_empty() {

@@ -7,7 +7,9 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{dead, exchange, fold, hoist, integers, join, layout, settle, share, stretch};
-use crate::plan::{Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules};
+use crate::plan::{
+    Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
+};
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, Tuned};
 
@@ -24,8 +26,13 @@ pub const FOR_SHADERS: [Pass; 3] = [("settle", settle), ("join", join), ("dead",
 /// The passes that prepare a graph for a cpu. Its vectors run along channels and along places of
 /// one kind, and its fast products are of floats. Joining does not pay there: it has no launches to
 /// save, and reads slices more slowly than whole tensors.
-pub const FOR_CPUS: [Pass; 5] =
-    [("settle", settle), ("integers", integers), ("stretch", stretch), ("layout", layout), ("dead", dead)];
+pub const FOR_CPUS: [Pass; 5] = [
+    ("settle", settle),
+    ("integers", integers),
+    ("stretch", stretch),
+    ("layout", layout),
+    ("dead", dead),
+];
 
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
@@ -64,7 +71,8 @@ pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<
     match (graph.budget.check(), plan) {
         (Ok(()), plan) | (Err(_), plan @ Err(PlanError::Exceeded { .. })) => plan,
         (Err(exceeded), _) => {
-            let value = graph.outputs.first().map_or(String::new(), |(_, id)| graph.value_name(*id));
+            let value =
+                graph.outputs.first().map_or(String::new(), |(_, id)| graph.value_name(*id));
             Err(PlanError::Exceeded { value, exceeded })
         }
     }

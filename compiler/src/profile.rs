@@ -53,7 +53,8 @@ pub struct Processor {
 
 impl Processor {
     /// A usual processor.
-    pub const USUAL: Processor = Processor { second_cache: 512 << 10, last_cache: 32 << 20, exact: false };
+    pub const USUAL: Processor =
+        Processor { second_cache: 512 << 10, last_cache: 32 << 20, exact: false };
 }
 
 /// A product of square matrices that all invocations of a subgroup compute together.
@@ -87,8 +88,15 @@ pub struct Rates {
 
 impl Rates {
     /// A mid-range GPU.
-    pub const GPU: Rates =
-        Rates { cores: 32, flops: 12e12, matrix_gain: 4.0, memory: 4e11, cache: 2e12, cache_bytes: 4e6, launch: 5e-6 };
+    pub const GPU: Rates = Rates {
+        cores: 32,
+        flops: 12e12,
+        matrix_gain: 4.0,
+        memory: 4e11,
+        cache: 2e12,
+        cache_bytes: 4e6,
+        launch: 5e-6,
+    };
 }
 
 impl Profile {
@@ -139,7 +147,14 @@ impl Profile {
             f16: true,
             subgroups: true,
             matrices: vec![unit(DType::F16), unit(DType::F32)],
-            rates: Rates { cores: 8, flops: 2.6e12, matrix_gain: 1.5, memory: 6e10, cache: 4e11, ..Rates::GPU },
+            rates: Rates {
+                cores: 8,
+                flops: 2.6e12,
+                matrix_gain: 1.5,
+                memory: 6e10,
+                cache: 4e11,
+                ..Rates::GPU
+            },
             ..Profile::generic()
         }
     }

@@ -118,7 +118,10 @@ impl Tensor {
 
     /// Returns a tensor of the given scalars, each cast to `ty.dtype`, or `None` if their number is
     /// not that of the elements, or there is no memory for them. Takes at most one scalar too many.
-    pub fn from_scalars(ty: TensorType, scalars: impl IntoIterator<Item = Scalar>) -> Option<Tensor> {
+    pub fn from_scalars(
+        ty: TensorType,
+        scalars: impl IntoIterator<Item = Scalar>,
+    ) -> Option<Tensor> {
         let size = ty.dtype.size();
         let count = ty.checked_elements()?;
         let mut bytes: Vec<u8> = with_room(count.checked_mul(size)?)?;
@@ -145,16 +148,22 @@ impl Tensor {
     /// `None` if `order` does not contain each axis once, or there is no memory for the result.
     pub fn transposed(&self, order: &[usize]) -> Option<Tensor> {
         let mut is_used = vec![false; self.ty.rank()];
-        let is_new = |axis: &usize| is_used.get_mut(*axis).is_some_and(|used| !std::mem::replace(used, true));
+        let is_new = |axis: &usize| {
+            is_used.get_mut(*axis).is_some_and(|used| !std::mem::replace(used, true))
+        };
         if order.len() != self.ty.rank() || !order.iter().all(is_new) {
             return None;
         }
-        let ty = TensorType::new(self.ty.dtype, order.iter().map(|&axis| self.ty.shape[axis]).collect::<Vec<_>>());
+        let ty = TensorType::new(
+            self.ty.dtype,
+            order.iter().map(|&axis| self.ty.shape[axis]).collect::<Vec<_>>(),
+        );
         let of_axes = self.ty.strides();
         let (size, elements) = (self.ty.dtype.size(), self.ty.elements());
         // Axes of size 1 move nothing.
         let axes = order.iter().filter(|&&axis| self.ty.shape[axis] != 1);
-        let (shape, strides): (Vec<usize>, Vec<usize>) = axes.map(|&axis| (self.ty.shape[axis], of_axes[axis])).unzip();
+        let (shape, strides): (Vec<usize>, Vec<usize>) =
+            axes.map(|&axis| (self.ty.shape[axis], of_axes[axis])).unzip();
         let mut bytes: Vec<u8> = with_room(self.bytes.len())?;
         let mut place = vec![0; shape.len()];
         let mut at = 0;
@@ -202,7 +211,9 @@ impl Tensor {
     pub fn get(&self, position: usize) -> Scalar {
         let size = self.ty.dtype.size();
         let mut raw = [0u8; 8];
-        if let Some(element) = self.bytes.get(position.saturating_mul(size)..).and_then(|rest| rest.get(..size)) {
+        if let Some(element) =
+            self.bytes.get(position.saturating_mul(size)..).and_then(|rest| rest.get(..size))
+        {
             raw[..size].copy_from_slice(element);
         }
         Scalar::from_bits(self.ty.dtype, u64::from_le_bytes(raw))
@@ -227,7 +238,12 @@ impl Tensor {
     /// Returns whether no element is NaN or infinite.
     pub fn is_finite(&self) -> bool {
         match self.ty.dtype {
-            DType::F32 => self.bytes.as_chunks::<4>().0.iter().all(|&bytes| f32::from_le_bytes(bytes).is_finite()),
+            DType::F32 => self
+                .bytes
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .all(|&bytes| f32::from_le_bytes(bytes).is_finite()),
             dtype => !dtype.is_float() || self.scalars().all(|value| value.to_f64().is_finite()),
         }
     }

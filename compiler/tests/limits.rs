@@ -42,7 +42,11 @@ fn plan(mut graph: Graph) -> Vec<&'static str> {
 /// Asserts that a program is refused for the work or memory that it takes.
 fn refused(source: &str) {
     let codes = compile(source);
-    assert!(codes.contains(&"E0007"), "{codes:?}: {}", source.chars().take(200).collect::<String>());
+    assert!(
+        codes.contains(&"E0007"),
+        "{codes:?}: {}",
+        source.chars().take(200).collect::<String>()
+    );
 }
 
 /// Returns a function of `X[N]` with the statements `line(0)` … `line(count - 1)`.
@@ -68,7 +72,8 @@ fn loops_are_counted() {
 
 #[test]
 fn lists_are_shared_and_counted() {
-    let list = |rest: &str| format!("function f(X[N]) -> (Y) {{ Y = X; a = range(1000000); {rest} }}");
+    let list =
+        |rest: &str| format!("function f(X[N]) -> (Y) {{ Y = X; a = range(1000000); {rest} }}");
     let codes = compile(&list("for i in range(100000) { b = a; c = len(a); d = a[i]; }"));
     assert_eq!(codes, [""; 0]);
     refused(&list("for i in range(1000000) { b = slice(a, 1); }"));
@@ -78,22 +83,33 @@ fn lists_are_shared_and_counted() {
     refused("function f(X[N]) -> (Y) { Y = X; a = range(1000000000000); }");
     refused("function f(X[N]) -> (Y) { Y = X; a = \"x\"; for i in range(100) { a = a + a; } }");
     // Nested lists share their items, however large they would be when written out.
-    assert_eq!(compile("function f(X[N]) -> (Y) { Y = X; a = [1]; for i in range(200) { a = [a, a]; } }"), [""; 0]);
+    assert_eq!(
+        compile("function f(X[N]) -> (Y) { Y = X; a = [1]; for i in range(200) { a = [a, a]; } }"),
+        [""; 0]
+    );
     refused(
         "function f(X[N]) -> (Y) { Y = X; a = [1]; for i in range(200) { a = [a, a]; } b = a == [a, a]; c = a == a + []; }",
     );
-    let deep = compile("function f(X[N]) -> (Y) { Y = X; a = [1]; for i in range(100000) { a = [a]; } }");
+    let deep =
+        compile("function f(X[N]) -> (Y) { Y = X; a = [1]; for i in range(100000) { a = [a]; } }");
     assert_eq!(deep, ["E0205"]);
 }
 
 #[test]
 fn copies_of_layers_are_counted() {
-    let model = |body: &str| format!("layer L(l)(X) -> (Y) {{ Y = X; }}\nmodel M(X[N]) -> (Y) {{ Y = X; {body} }}");
+    let model = |body: &str| {
+        format!("layer L(l)(X) -> (Y) {{ Y = X; }}\nmodel M(X[N]) -> (Y) {{ Y = X; {body} }}")
+    };
     refused(&model("a = Identity(); a = repeat(10000, a); a = repeat(10000, a);"));
     refused(&model("a = Identity(); for i in range(9) { a = L(repeat(10000, a)); }"));
     refused(&model("a = Identity(); for i in range(200) { a = L([clone(a), clone(a)]); }"));
     refused(&model("a = Identity(); for i in range(100) { a = L([a, a]); } b = clone(a);"));
-    assert_eq!(compile(&model("a = Identity(); for i in range(100) { a = L([a, a]); } b = has_states(a);")), [""; 0]);
+    assert_eq!(
+        compile(&model(
+            "a = Identity(); for i in range(100) { a = L([a, a]); } b = has_states(a);"
+        )),
+        [""; 0]
+    );
     assert_eq!(compile(&model("a = Identity(); for i in range(100000) { a = L(a); }")), ["E0205"]);
 }
 
@@ -103,11 +119,14 @@ fn names_are_compared_within_bounds() {
     assert_eq!(unknown.len(), 20_000);
     let name = "a".repeat(2000);
     assert!(!compile(&function(2000, |i| format!("A{name}{i} = Z{name}{i}; "))).is_empty());
-    let callees: String = (0..5000).map(|i| format!("function g{i}(X) -> (Y) {{ Y = X; }}\n")).collect();
+    let callees: String =
+        (0..5000).map(|i| format!("function g{i}(X) -> (Y) {{ Y = X; }}\n")).collect();
     assert!(!compile(&(callees + &function(5000, |i| format!("A{i} = foo{i}(X); ")))).is_empty());
     let aliases: String = (0..20_000).map(|i| format!("g{i} = g{};\n", i + 1)).collect();
     refused(&format!("function f(X[N]) -> (Y) {{ Y = X; }}\n{aliases}g20000 = f;\n"));
-    refused(&function(20_000, |i| format!("A{i} = X; if N == {i} {{ B{i} = X; }} else {{ C{i} = X; }} ")));
+    refused(&function(20_000, |i| {
+        format!("A{i} = X; if N == {i} {{ B{i} = X; }} else {{ C{i} = X; }} ")
+    }));
 }
 
 #[test]
@@ -125,7 +144,11 @@ fn graphs_are_counted() {
     compile(&body(&format!("for i in range(6000) {{ {products}}}")));
     compile(&body("B = X; for i in range(50000) { C = Y + B; Y = B; B = C; }"));
     refused(&body("for i in range(100000) { Y = softmax(Y); }"));
-    refused(&body("Z = reshape(X, [N] + list(1, 20000)); for i in range(10000) { Z = sin(Z) + Z; }"));
-    refused(&body("for i in range(1000) { Y = sin(Y) * X; } L[] = +(Y[k]); for i in range(1000) { Y = grad(L, X); }"));
+    refused(&body(
+        "Z = reshape(X, [N] + list(1, 20000)); for i in range(10000) { Z = sin(Z) + Z; }",
+    ));
+    refused(&body(
+        "for i in range(1000) { Y = sin(Y) * X; } L[] = +(Y[k]); for i in range(1000) { Y = grad(L, X); }",
+    ));
     refused(&body("for i in range(60) { L[] = +(Y[k]); Y = grad(L, X) * sin(X) + sin(Y); }"));
 }

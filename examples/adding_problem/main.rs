@@ -5,7 +5,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tile_runtime::train::{Callback, Column, ColumnRole, Dataset, Epoch, Fit, Progress, Trainer, Validation};
+use tile_runtime::train::{
+    Callback, Column, ColumnRole, Dataset, Epoch, Fit, Progress, Trainer, Validation,
+};
 use tile_runtime::{DType, Device, Error, Model, Setting, Tensor, TensorType};
 
 const PROGRAM: &str = include_str!("adding_problem.tile");
@@ -49,7 +51,11 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let few = Sequences { count: 5, ..others };
     let found = trainer.predict(&few, 5)?.remove("Sum")?;
     for number in 0..few.count {
-        println!("{:.3} is found, and {:.3} is the sum", found.get(number).to_f64(), few.sequence(number).1);
+        println!(
+            "{:.3} is found, and {:.3} is the sum",
+            found.get(number).to_f64(),
+            few.sequence(number).1
+        );
     }
     Ok(())
 }
@@ -63,7 +69,8 @@ struct Lines;
 
 impl Callback for Lines {
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        let results: String = epoch.results().map(|(name, value)| format!(" - {name}: {value:.4}")).collect();
+        let results: String =
+            epoch.results().map(|(name, value)| format!(" - {name}: {value:.4}")).collect();
         eprintln!("Epoch {}/{} {:.1}s{results}", state.epoch + 1, state.epochs, epoch.seconds);
         Ok(())
     }
@@ -97,7 +104,8 @@ impl Sequences {
         let marked = [below(half), half + below(self.length - half)];
         let numbers: Vec<f32> = (0..self.length).map(|_| random()).collect();
         let mark = |place| f32::from(u8::from(marked.contains(&place)));
-        let pairs = numbers.iter().enumerate().flat_map(|(place, &number)| [number, mark(place)]).collect();
+        let pairs =
+            numbers.iter().enumerate().flat_map(|(place, &number)| [number, mark(place)]).collect();
         (pairs, marked.iter().map(|&place| numbers[place]).sum())
     }
 }
@@ -108,12 +116,17 @@ impl Dataset for Sequences {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |role, shape: &[usize]| Column { role, name: None, ty: TensorType::new(DType::F32, shape) };
+        let column = |role, shape: &[usize]| Column {
+            role,
+            name: None,
+            ty: TensorType::new(DType::F32, shape),
+        };
         vec![column(ColumnRole::Input, &[self.length, 2]), column(ColumnRole::Target, &[1])]
     }
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
-        let (sequences, sums): (Vec<_>, Vec<_>) = samples.iter().map(|&sample| self.sequence(sample)).unzip();
+        let (sequences, sums): (Vec<_>, Vec<_>) =
+            samples.iter().map(|&sample| self.sequence(sample)).unzip();
         let sequences = Tensor::from_f32([samples.len(), self.length, 2], &sequences.concat());
         let tensors = [sequences, Tensor::from_f32([samples.len(), 1], &sums)];
         Ok(tensors.into_iter().flatten().collect())
@@ -137,7 +150,8 @@ mod tests {
         let data = Sequences { first: 3, count: 10, length: 7 };
         for sample in 0..10 {
             let (pairs, sum) = data.sequence(sample);
-            let marked: Vec<f32> = pairs.chunks(2).filter(|pair| pair[1] == 1.0).map(|pair| pair[0]).collect();
+            let marked: Vec<f32> =
+                pairs.chunks(2).filter(|pair| pair[1] == 1.0).map(|pair| pair[0]).collect();
             assert_eq!((marked.len(), marked.iter().sum::<f32>()), (2, sum));
             assert_ne!(data.sequence(sample + 1).0, pairs);
         }

@@ -51,7 +51,12 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Random weights instead, of a network with so many filters in its first block: 64 is VGG19
-    #[arg(long, value_name = "WIDTH", conflicts_with = "weights", required_unless_present = "weights")]
+    #[arg(
+        long,
+        value_name = "WIDTH",
+        conflicts_with = "weights",
+        required_unless_present = "weights"
+    )]
     random: Option<usize>,
     /// The picture to write, png or jpeg
     #[arg(short, long, default_value = "out.png", value_name = "FILE")]
@@ -89,9 +94,13 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         (Some(path), _) => Vgg19::open(path)?,
         (None, width) => Vgg19::random(width.unwrap_or(64)),
     };
-    let (content, style) = (open(&arguments.content, arguments.size)?, open(&arguments.style, arguments.size)?);
-    let settings =
-        [("content_weight", arguments.content_weight), ("style_weight", arguments.style_weight), ("lr", arguments.lr)];
+    let (content, style) =
+        (open(&arguments.content, arguments.size)?, open(&arguments.style, arguments.size)?);
+    let settings = [
+        ("content_weight", arguments.content_weight),
+        ("style_weight", arguments.style_weight),
+        ("lr", arguments.lr),
+    ];
     let mut transfer = Transfer::new(&device, &weights, &content, &style, &settings)?;
     for step in 1..=arguments.steps {
         let loss = transfer.step()?;
@@ -106,7 +115,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 /// Opens a picture, and resizes its longer side to `size`.
 fn open(path: &Path, size: u32) -> Result<RgbImage, Box<dyn Error>> {
     let failed = |error: &dyn Error| format!("{}: {error}", path.display());
-    let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(|e| failed(&e))?;
+    let reader = ImageReader::open(path)
+        .and_then(ImageReader::with_guessed_format)
+        .map_err(|e| failed(&e))?;
     let picture = reader.decode().map_err(|e| failed(&e))?;
     Ok(picture.resize(size, size, FilterType::Lanczos3).to_rgb8())
 }
@@ -134,15 +145,28 @@ impl Vgg19 {
         let mut values = Vec::new();
         for (name, number) in CONVOLUTIONS {
             for (part, torch) in [("Kernel", "weight"), ("Bias", "bias")] {
-                let wanted = if is_torch { format!("features.{number}.{torch}") } else { format!("{name}.{part}") };
-                let at = find(&wanted).ok_or_else(|| format!("{}: there is no `{wanted}` in it", path.display()))?;
+                let wanted = if is_torch {
+                    format!("features.{number}.{torch}")
+                } else {
+                    format!("{name}.{part}")
+                };
+                let at = find(&wanted)
+                    .ok_or_else(|| format!("{}: there is no `{wanted}` in it", path.display()))?;
                 let value = file.read(at)?;
-                let value = if is_torch && part == "Kernel" { kernel_of_torch(&value)? } else { as_f32(&value)? };
+                let value = if is_torch && part == "Kernel" {
+                    kernel_of_torch(&value)?
+                } else {
+                    as_f32(&value)?
+                };
                 values.push((format!("vgg19.{name}.{part}"), value));
             }
         }
         let width = values[0].1.shape().last().copied().unwrap_or(0);
-        Ok(Vgg19 { width, preprocessing: if is_torch { "torch" } else { "caffe" }, values: Some(values) })
+        Ok(Vgg19 {
+            width,
+            preprocessing: if is_torch { "torch" } else { "caffe" },
+            values: Some(values),
+        })
     }
 
     /// Loads the weights into one of the program's models.
@@ -156,7 +180,8 @@ impl Vgg19 {
 }
 
 fn as_f32(tensor: &Tensor) -> Result<Tensor, Box<dyn Error>> {
-    let tensor = Tensor::from_scalars(TensorType::new(DType::F32, tensor.shape()), tensor.scalars());
+    let tensor =
+        Tensor::from_scalars(TensorType::new(DType::F32, tensor.shape()), tensor.scalars());
     tensor.ok_or_else(|| "a weight is too large".into())
 }
 
@@ -208,7 +233,8 @@ impl Transfer {
         let picture = tensor(content)?;
         let wanted = features(&picture)?.remove(CONTENT)?;
         let mut styles = features(&tensor(style)?)?;
-        let mut builder = on("Step").input("Picture", picture.shape()).input(CONTENT, wanted.ty().clone());
+        let mut builder =
+            on("Step").input("Picture", picture.shape()).input(CONTENT, wanted.ty().clone());
         for (name, value) in settings {
             builder = builder.set(*name, Setting::Float(*value));
         }
@@ -231,7 +257,8 @@ impl Transfer {
     fn step(&mut self) -> Result<f64, Box<dyn Error>> {
         self.steps += 1;
         let number = Tensor::from_f32([], &[self.steps as f32]).ok_or("a number is a tensor")?;
-        let inputs = self.state.iter().map(|(name, tensor)| (*name, tensor)).chain([("Number", &number)]);
+        let inputs =
+            self.state.iter().map(|(name, tensor)| (*name, tensor)).chain([("Number", &number)]);
         let mut outputs = self.session.run(inputs)?;
         for (name, tensor) in &mut self.state {
             *tensor = outputs.remove(&format!("Next{name}"))?;
@@ -265,7 +292,13 @@ mod tests {
     }
 
     fn disc() -> RgbImage {
-        picture(|x, y| if x.abs_diff(16).pow(2) + y.abs_diff(12).pow(2) < 80 { [230, 40, 40] } else { [20, 30, 90] })
+        picture(|x, y| {
+            if x.abs_diff(16).pow(2) + y.abs_diff(12).pow(2) < 80 {
+                [230, 40, 40]
+            } else {
+                [20, 30, 90]
+            }
+        })
     }
 
     fn stripes() -> RgbImage {
@@ -276,7 +309,8 @@ mod tests {
     fn the_loss_falls() {
         let settings = [("style_weight", 10.0), ("lr", 4.0)];
         let weights = Vgg19::random(4);
-        let mut transfer = Transfer::new(&Device::cpu(), &weights, &disc(), &stripes(), &settings).unwrap();
+        let mut transfer =
+            Transfer::new(&Device::cpu(), &weights, &disc(), &stripes(), &settings).unwrap();
         let losses: Vec<f64> = (0..40).map(|_| transfer.step().unwrap()).collect();
         assert!(losses[39] < 0.2 * losses[0], "{losses:?}");
         let painted = transfer.picture();
@@ -292,17 +326,25 @@ mod tests {
         let tensor = |shape: &[usize], value: &dyn Fn([usize; 4]) -> usize| {
             let strides = TensorType::new(DType::F32, shape).strides();
             let places = 0..shape.iter().product::<usize>();
-            let index = |place: usize, axis: usize| strides.get(axis).map_or(0, |stride| place / stride % shape[axis]);
-            let values: Vec<f32> =
-                places.map(|p| value([0, 1, 2, 3].map(|axis| index(p, axis))) as f32 / 1e7).collect();
+            let index = |place: usize, axis: usize| {
+                strides.get(axis).map_or(0, |stride| place / stride % shape[axis])
+            };
+            let values: Vec<f32> = places
+                .map(|p| value([0, 1, 2, 3].map(|axis| index(p, axis))) as f32 / 1e7)
+                .collect();
             Tensor::from_f32(shape, &values).unwrap()
         };
         let (mut keras, mut torch) = (Vec::new(), Vec::new());
         let channels = [3, 2, 2, 4, 4, 8, 8, 8, 8, 16, 16, 16, 16, 16];
         for ((name, number), channels) in CONVOLUTIONS.iter().zip(channels.windows(2)) {
             let (ins, outs) = (channels[0], channels[1]);
-            let code = |o: usize, i: usize, y: usize, x: usize| ((number * 16 + o) * 16 + i) * 9 + y * 3 + x;
-            keras.push((format!("{name}.Kernel"), tensor(&[3, 3, ins, outs], &|[y, x, i, o]| code(o, i, y, x))));
+            let code = |o: usize, i: usize, y: usize, x: usize| {
+                ((number * 16 + o) * 16 + i) * 9 + y * 3 + x
+            };
+            keras.push((
+                format!("{name}.Kernel"),
+                tensor(&[3, 3, ins, outs], &|[y, x, i, o]| code(o, i, y, x)),
+            ));
             torch.push((
                 format!("features.{number}.weight"),
                 tensor(&[outs, ins, 3, 3], &|[o, i, y, x]| code(o, i, y, x)),
@@ -314,14 +356,17 @@ mod tests {
         let (keras_file, torch_file) = (folder.join("keras.npz"), folder.join("torch.safetensors"));
         weights::write(&keras_file, &keras).unwrap();
         weights::write(&torch_file, &torch).unwrap();
-        let (of_keras, of_torch) = (Vgg19::open(&keras_file).unwrap(), Vgg19::open(&torch_file).unwrap());
+        let (of_keras, of_torch) =
+            (Vgg19::open(&keras_file).unwrap(), Vgg19::open(&torch_file).unwrap());
         assert_eq!((of_keras.width, of_keras.preprocessing), (2, "caffe"));
         assert_eq!((of_torch.width, of_torch.preprocessing), (2, "torch"));
         assert_eq!(of_keras.values, of_torch.values);
-        let mut transfer = Transfer::new(&Device::cpu(), &of_keras, &disc(), &stripes(), &[]).unwrap();
+        let mut transfer =
+            Transfer::new(&Device::cpu(), &of_keras, &disc(), &stripes(), &[]).unwrap();
         assert!(transfer.step().unwrap() > 0.0);
         weights::write(&keras_file, &keras[..3]).unwrap();
-        let error = Vgg19::open(&keras_file).err().map(|error| error.to_string()).unwrap_or_default();
+        let error =
+            Vgg19::open(&keras_file).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.ends_with("there is no `block1_conv2.Bias` in it"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }

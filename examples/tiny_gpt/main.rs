@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tile_runtime::train::{
-    Callback, Checkpoint, Column, ColumnRole, Dataset, Epoch, Fit, Progress, Trainer, TrainerBuilder, Validation,
+    Callback, Checkpoint, Column, ColumnRole, Dataset, Epoch, Fit, Progress, Trainer,
+    TrainerBuilder, Validation,
 };
 use tile_runtime::{DType, Device, Error, Model, Scalar, Setting, Tensor, TensorType};
 
@@ -65,11 +66,13 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), Error> {
     let mut bytes = Vec::new();
     for path in &arguments.texts {
-        let text = std::fs::read(path).map_err(|error| Error::Data { what: format!("{}: {error}", path.display()) })?;
+        let text = std::fs::read(path)
+            .map_err(|error| Error::Data { what: format!("{}: {error}", path.display()) })?;
         bytes.extend(text);
     }
     let device = arguments.device.as_deref().map_or_else(Device::best, Device::named)?;
-    let mut trainer = gpt(&device, arguments.layers, arguments.width, arguments.context)?.build()?;
+    let mut trainer =
+        gpt(&device, arguments.layers, arguments.width, arguments.context)?.build()?;
     trainer.seed(arguments.seed);
     if let Some(path) = &arguments.resume {
         trainer.resume(path)?;
@@ -77,20 +80,28 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let context = arguments.context;
     let (read, rest) = bytes.split_at(bytes.len() / 10 * 9);
     // Training reads every byte four times in an epoch, each time in another context.
-    let (read, rest) =
-        (Text { bytes: read, context, stride: context.div_ceil(4) }, Text { bytes: rest, context, stride: context });
+    let (read, rest) = (
+        Text { bytes: read, context, stride: context.div_ceil(4) },
+        Text { bytes: rest, context, stride: context },
+    );
     let mut fit = Fit::epochs(arguments.epochs).validation(Validation::Set(&rest)).callback(Lines);
     if let Some(path) = &arguments.save {
         fit = fit.callback(Checkpoint::last(path));
     }
     trainer.fit(&read, fit)?;
-    let mut writer = Writer { trainer, context, temperature: arguments.temperature, random: arguments.seed };
+    let mut writer =
+        Writer { trainer, context, temperature: arguments.temperature, random: arguments.seed };
     let written = writer.write(arguments.prompt.as_bytes(), arguments.length)?;
     println!("{}{}", arguments.prompt, String::from_utf8_lossy(&written));
     Ok(())
 }
 
-fn gpt(device: &Device, layers: usize, width: usize, context: usize) -> Result<TrainerBuilder, Error> {
+fn gpt(
+    device: &Device,
+    layers: usize,
+    width: usize,
+    context: usize,
+) -> Result<TrainerBuilder, Error> {
     let size = |size: usize| Setting::Int(size as i64);
     let trainer = Model::compile(PROGRAM)?.trainer(device);
     Ok(trainer.set("layers", size(layers)).set("width", size(width)).set("context", size(context)))
@@ -101,7 +112,8 @@ struct Lines;
 
 impl Callback for Lines {
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        let results: String = epoch.results().map(|(name, value)| format!(" - {name}: {value:.4}")).collect();
+        let results: String =
+            epoch.results().map(|(name, value)| format!(" - {name}: {value:.4}")).collect();
         eprintln!("Epoch {}/{} {:.1}s{results}", state.epoch + 1, state.epochs, epoch.seconds);
         Ok(())
     }
@@ -123,18 +135,30 @@ impl Dataset for Text<'_> {
 
     fn columns(&self) -> Vec<Column> {
         let ty = TensorType::new(DType::I32, [self.context]);
-        [ColumnRole::Input, ColumnRole::Target].map(|role| Column { role, name: None, ty: ty.clone() }).into()
+        [ColumnRole::Input, ColumnRole::Target]
+            .map(|role| Column { role, name: None, ty: ty.clone() })
+            .into()
     }
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
-        let piece = |sample: usize, shift: usize| &self.bytes[sample * self.stride + shift..][..self.context];
-        let pieces = |shift| samples.iter().flat_map(|&sample| piece(sample, shift)).copied().collect::<Vec<_>>();
-        Ok([0, 1].into_iter().filter_map(|shift| tokens(&pieces(shift), [samples.len(), self.context])).collect())
+        let piece = |sample: usize, shift: usize| {
+            &self.bytes[sample * self.stride + shift..][..self.context]
+        };
+        let pieces = |shift| {
+            samples.iter().flat_map(|&sample| piece(sample, shift)).copied().collect::<Vec<_>>()
+        };
+        Ok([0, 1]
+            .into_iter()
+            .filter_map(|shift| tokens(&pieces(shift), [samples.len(), self.context]))
+            .collect())
     }
 }
 
 fn tokens(bytes: &[u8], shape: [usize; 2]) -> Option<Tensor> {
-    Tensor::from_scalars(TensorType::new(DType::I32, shape), bytes.iter().map(|&byte| Scalar::i32(byte.into())))
+    Tensor::from_scalars(
+        TensorType::new(DType::I32, shape),
+        bytes.iter().map(|&byte| Scalar::i32(byte.into())),
+    )
 }
 
 /// Writes text that the network predicts.
@@ -159,7 +183,8 @@ impl Writer {
             padded.resize(self.context + 1, 0);
             let text = Text { bytes: &padded, context: self.context, stride: 1 };
             let logits = self.trainer.predict(&text, 1)?.remove("Logits")?;
-            let logits: Vec<f64> = (last * 256..(last + 1) * 256).map(|place| logits.get(place).to_f64()).collect();
+            let logits: Vec<f64> =
+                (last * 256..(last + 1) * 256).map(|place| logits.get(place).to_f64()).collect();
             bytes.push(self.draw(&logits));
         }
         Ok(bytes.split_off(begin))
@@ -168,7 +193,10 @@ impl Writer {
     /// Draws a byte by the predicted probabilities.
     fn draw(&mut self, logits: &[f64]) -> u8 {
         let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let shares: Vec<f64> = logits.iter().map(|logit| ((logit - most) / self.temperature.max(1e-6)).exp()).collect();
+        let shares: Vec<f64> = logits
+            .iter()
+            .map(|logit| ((logit - most) / self.temperature.max(1e-6)).exp())
+            .collect();
         let mut left = self.uniform() * shares.iter().sum::<f64>();
         let drawn = shares.iter().position(|share| {
             left -= share;

@@ -57,11 +57,14 @@ fn entries(program: &Program) -> impl Iterator<Item = (&str, Bindings)> {
             DimKind::Name(name) => Some((name.clone(), SIZE)),
             DimKind::Size(_) | DimKind::Ellipsis => None,
         });
-        let untyped = function.inputs.iter().filter(|input| input.dims.is_none() && input.name.capital);
+        let untyped =
+            function.inputs.iter().filter(|input| input.dims.is_none() && input.name.capital);
         let ty = TensorType::new(DType::F32, vec![SIZE, SIZE]);
         let bindings = Bindings {
             sizes: names.collect(),
-            inputs: untyped.map(|input| (input.name.name.clone(), Binding::Tensor(ty.clone()))).collect(),
+            inputs: untyped
+                .map(|input| (input.name.name.clone(), Binding::Tensor(ty.clone())))
+                .collect(),
             ..Bindings::default()
         };
         (function.name.as_ref().map_or("main", |name| &name.name), bindings)
@@ -139,7 +142,9 @@ pub fn torch(bytes: &[u8]) {
         archive.write_all(content).expect("the content of the entry");
     }
     weights("w.pt", &archive.finish().expect("the archive").into_inner());
-    let options = LoadOptions::file(FOLDER.with(|folder| folder.path().join("w.pt"))).partial(true).allow_extra(true);
+    let options = LoadOptions::file(FOLDER.with(|folder| folder.path().join("w.pt")))
+        .partial(true)
+        .allow_extra(true);
     let _ = SESSION.with_borrow_mut(|session| session.load_with(&options));
 }
 
@@ -175,7 +180,8 @@ fn first_samples(path: &Path) {
 
 /// Reads a picture as an image of any size.
 pub fn picture(bytes: &[u8]) {
-    let declared = Declared { dtype: DType::F32, sizes: vec![None, None, Some(3)], channels_last: true };
+    let declared =
+        Declared { dtype: DType::F32, sizes: vec![None, None, Some(3)], channels_last: true };
     let name = if bytes.starts_with(&[0xff, 0xd8]) { "picture.jpg" } else { "picture.png" };
     let _ = picture::read(&file(name, bytes), &declared, picture::Pixels::Raw);
 }

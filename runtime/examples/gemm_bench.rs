@@ -29,7 +29,8 @@ fn numbers(count: usize) -> Vec<f32> {
 
 /// The `gemm` crate on `threads` threads.
 fn peer(m: usize, n: usize, k: usize, a: &[f32], b: &[f32], c: &mut [f32], threads: usize) {
-    let parallelism = if threads == 1 { ::gemm::Parallelism::None } else { ::gemm::Parallelism::Rayon(threads) };
+    let parallelism =
+        if threads == 1 { ::gemm::Parallelism::None } else { ::gemm::Parallelism::Rayon(threads) };
     assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n);
     #[expect(unsafe_code, reason = "the peer's interface")]
     // SAFETY: the three matrices are row-major of just these sizes.
@@ -61,12 +62,16 @@ fn peer(m: usize, n: usize, k: usize, a: &[f32], b: &[f32], c: &mut [f32], threa
 
 fn line(name: &str, threads: usize, flops: f64, (ours, theirs): (f64, f64)) {
     let (ours, theirs) = (flops / ours * 1e-9, flops / theirs * 1e-9);
-    println!("{name:28} {threads} threads  ours {ours:7.1}  gemm {theirs:7.1}  ratio {:.2}", ours / theirs);
+    println!(
+        "{name:28} {threads} threads  ours {ours:7.1}  gemm {theirs:7.1}  ratio {:.2}",
+        ours / theirs
+    );
 }
 
 fn matmul(m: usize, n: usize, k: usize, threads: usize) {
     let (a, b, mut c, mut d) = (numbers(m * k), numbers(k * n), vec![0.0; m * n], vec![0.0; m * n]);
-    let (left, right) = (Places::matrix((m, k as isize), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
+    let (left, right) =
+        (Places::matrix((m, k as isize), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
     let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
     let size = Size::new(1, m, n, k, 4);
     let run = || {
@@ -105,7 +110,8 @@ fn conv2d(size: usize, inputs: usize, outputs: usize, threads: usize) {
         let none = Axis::new(vec![0], vec![vec![0], vec![0], last.clone(), last]);
         let left = Places::new(none, rows, terms);
         let right = Places::matrix((n, 1), (k, n as isize));
-        let (left, right) = (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
+        let (left, right) =
+            (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
         // SAFETY: rows follow each other, and there is one product of one batch.
         let store = unsafe { Rows::new(&mut c, 0, n) };
         gemm(Size::new(1, m, n, k, 4), &left, &right, &store);
@@ -113,15 +119,29 @@ fn conv2d(size: usize, inputs: usize, outputs: usize, threads: usize) {
     let (ours, theirs) = best_of(run, || peer(1024, 1024, 1024, &a, &b, &mut d, threads));
     let flops = 2.0 * (m * n * k) as f64;
     // The peer's time, scaled to as many operations.
-    line(&format!("conv2d {size}² {inputs}→{outputs}"), threads, flops, (ours, theirs * flops / 2f64.powi(31)));
+    line(
+        &format!("conv2d {size}² {inputs}→{outputs}"),
+        threads,
+        flops,
+        (ours, theirs * flops / 2f64.powi(31)),
+    );
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let filter = std::env::args().nth(1).unwrap_or_default();
     let threads = std::thread::available_parallelism()?.get();
-    let sizes = [(1024, 1024, 1024), (256, 256, 256), (512, 512, 512), (2048, 2048, 2048), (64, 64, 64)];
-    let shapes = [(16, 1000, 1000), (4096, 64, 64), (64, 4096, 512), (64, 64, 20000), (3136, 128, 1152), (8, 8, 8)];
-    for (m, n, k) in sizes.into_iter().chain(shapes).filter(|s| format!("{s:?}").contains(&filter)) {
+    let sizes =
+        [(1024, 1024, 1024), (256, 256, 256), (512, 512, 512), (2048, 2048, 2048), (64, 64, 64)];
+    let shapes = [
+        (16, 1000, 1000),
+        (4096, 64, 64),
+        (64, 4096, 512),
+        (64, 64, 20000),
+        (3136, 128, 1152),
+        (8, 8, 8),
+    ];
+    for (m, n, k) in sizes.into_iter().chain(shapes).filter(|s| format!("{s:?}").contains(&filter))
+    {
         matmul(m, n, k, threads);
     }
     if "conv2d".contains(&filter) {

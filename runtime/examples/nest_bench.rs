@@ -19,17 +19,33 @@ type Case = (&'static str, &'static str, &'static [(&'static str, usize)]);
 
 const PROGRAMS: [Case; 10] = [
     ("copy", "function f(X[N]) -> (Y) { Y = X * 2.0; }", &[("N", 16 << 20)]),
-    ("chain of 6", "function f(X[N], B[N]) -> (Y) { Y = relu(X * 0.5 + B) * 1.5 - abs(B); }", &[("N", 16 << 20)]),
-    ("gelu", "function f(X[N]) -> (Y) { Y = 0.5 * X * (1.0 + erf(X * 0.70710678)); }", &[("N", 16 << 20)]),
+    (
+        "chain of 6",
+        "function f(X[N], B[N]) -> (Y) { Y = relu(X * 0.5 + B) * 1.5 - abs(B); }",
+        &[("N", 16 << 20)],
+    ),
+    (
+        "gelu",
+        "function f(X[N]) -> (Y) { Y = 0.5 * X * (1.0 + erf(X * 0.70710678)); }",
+        &[("N", 16 << 20)],
+    ),
     ("tanh", "function f(X[N]) -> (Y) { Y = tanh(X); }", &[("N", 16 << 20)]),
-    ("bias and relu", "function f(X[N, C], B[C]) -> (Y) { Y = relu(X + B); }", &[("N", 1 << 16), ("C", 128)]),
+    (
+        "bias and relu",
+        "function f(X[N, C], B[C]) -> (Y) { Y = relu(X + B); }",
+        &[("N", 1 << 16), ("C", 128)],
+    ),
     (
         "softmax",
         "function f(X[N, C]) -> (Y) { M[n, 0: N, 1] = >(X[n, c]); E = exp(X - M); S[n, 0: N, 1] = +(E[n, c]); Y = E / S; }",
         &[("N", 8192), ("C", 1024)],
     ),
     ("sum", "function f(X[N]) -> (Y) { Y[] = +(X[i]); }", &[("N", 16 << 20)]),
-    ("column sums", "function f(X[N, C]) -> (Y) { Y[c: C] = +(X[n, c]); }", &[("N", 8192), ("C", 1024)]),
+    (
+        "column sums",
+        "function f(X[N, C]) -> (Y) { Y[c: C] = +(X[n, c]); }",
+        &[("N", 8192), ("C", 1024)],
+    ),
     (
         "max pool 2x2",
         "function f(X[N, H, W, C]) -> (Y) { Y[n, y, x, c: N, H / 2, W / 2, C] = >(X[n, 2*y + i, 2*x + j, c]), i < 2, j < 2; }",
@@ -78,11 +94,17 @@ fn as_bytes(words: &mut [f64]) -> &mut [u8] {
     unsafe { words.align_to_mut().1 }
 }
 
-fn measure(name: &str, source: &str, sizes: &[(&str, usize)], product: bool) -> Result<(), Box<dyn Error>> {
+fn measure(
+    name: &str,
+    source: &str,
+    sizes: &[(&str, usize)],
+    product: bool,
+) -> Result<(), Box<dyn Error>> {
     let program = tile_lang::check(source).program.ok_or("the program is wrong")?;
     let sizes = sizes.iter().map(|(name, size)| (name.to_string(), *size)).collect();
-    let mut graph =
-        lower(&program, None, &Bindings { sizes, ..Bindings::default() }).map_err(|e| format!("{e:?}"))?.graph;
+    let mut graph = lower(&program, None, &Bindings { sizes, ..Bindings::default() })
+        .map_err(|e| format!("{e:?}"))?
+        .graph;
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &Profile::cpu())?;
     let mut buffers: Vec<Vec<f64>> = plan.buffers.iter().map(|b| memory(b.bytes())).collect();
@@ -95,7 +117,9 @@ fn measure(name: &str, source: &str, sizes: &[(&str, usize)], product: bool) -> 
     for _ in 0..30 {
         let begin = Instant::now();
         for (step, best) in plan.steps.iter().zip(&mut best) {
-            let Work::Nest(nest) = &plan.routines[step.routine].work else { return Err("a step is no nest".into()) };
+            let Work::Nest(nest) = &plan.routines[step.routine].work else {
+                return Err("a step is no nest".into());
+            };
             let nest: &Nest = nest;
             operations = 2 * nest.places() * nest.reduction_points();
             let mut output = std::mem::take(&mut buffers[step.outputs[0]]);
@@ -112,7 +136,8 @@ fn measure(name: &str, source: &str, sizes: &[(&str, usize)], product: bool) -> 
         whole = whole.min(begin.elapsed().as_secs_f64());
         let start = Instant::now();
         std::thread::scope(|scope| {
-            let part = to.len().div_ceil(std::thread::available_parallelism().map_or(1, |n| n.get()));
+            let part =
+                to.len().div_ceil(std::thread::available_parallelism().map_or(1, |n| n.get()));
             for (to, from) in to.chunks_mut(part).zip(from.chunks(part)) {
                 scope.spawn(|| to.copy_from_slice(from));
             }

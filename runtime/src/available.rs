@@ -30,7 +30,8 @@ mod linux {
     pub fn available() -> Option<u64> {
         let read = |path: &str| read_to_string(path).ok();
         let machine = read("/proc/meminfo").and_then(|text| of_machine(&text));
-        let groups = read("/proc/self/cgroup").and_then(|text| of_groups(&text, Path::new("/sys/fs/cgroup")));
+        let groups = read("/proc/self/cgroup")
+            .and_then(|text| of_groups(&text, Path::new("/sys/fs/cgroup")));
         let limits = read("/proc/self/limits").zip(read("/proc/self/status"));
         let space = limits.and_then(|(limits, status)| of_address_space(&limits, &status));
         [machine, groups, space].into_iter().flatten().min()
@@ -64,10 +65,18 @@ mod linux {
             let mut parts = line.splitn(3, ':');
             let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
             let (root, names) = match controllers {
-                "" => (root.to_owned(), ["memory.max", "memory.current", "inactive_file", "active_file"]),
+                "" => (
+                    root.to_owned(),
+                    ["memory.max", "memory.current", "inactive_file", "active_file"],
+                ),
                 _ if controllers.split(',').any(|name| name == "memory") => (
                     root.join("memory"),
-                    ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"],
+                    [
+                        "memory.limit_in_bytes",
+                        "memory.usage_in_bytes",
+                        "total_inactive_file",
+                        "total_active_file",
+                    ],
                 ),
                 _ => return None,
             };
@@ -84,10 +93,14 @@ mod linux {
         let limit = number(limit)?;
         let statistics = read_to_string(group.join("memory.stat")).unwrap_or_default();
         let statistic = |key: &str| {
-            let value = statistics.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+            let value =
+                statistics.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
             value.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
         };
-        let used = number(usage).unwrap_or(0).saturating_sub(statistic(inactive)).saturating_sub(statistic(active));
+        let used = number(usage)
+            .unwrap_or(0)
+            .saturating_sub(statistic(inactive))
+            .saturating_sub(statistic(active));
         Some(limit.saturating_sub(used))
     }
 }
@@ -103,7 +116,10 @@ mod tests {
         assert_eq!(of_machine(meminfo), Some(20005 * 1024));
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max address space         1000000              unlimited            bytes     \n";
-        assert_eq!(of_address_space(limits, "VmPeak: 800 kB\nVmSize:\t     100 kB\n"), Some(1_000_000 - 102_400));
+        assert_eq!(
+            of_address_space(limits, "VmPeak: 800 kB\nVmSize:\t     100 kB\n"),
+            Some(1_000_000 - 102_400)
+        );
         assert_eq!(of_address_space(&limits.replace("1000000", "unlimited"), "VmSize: 1 kB"), None);
         assert!(available().is_some_and(|bytes| bytes > 0));
     }

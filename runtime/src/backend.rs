@@ -150,8 +150,14 @@ pub struct Ports {
 impl Ports {
     /// Returns the ports of a plan.
     pub fn of(plan: &Plan) -> Ports {
-        let ports = |ports: &[Port]| ports.iter().map(|port| (port.name.clone(), port.ty.clone())).collect();
-        Ports { inputs: ports(&plan.inputs), weights: ports(&plan.weights), outputs: ports(&plan.outputs) }
+        let ports = |ports: &[Port]| {
+            ports.iter().map(|port| (port.name.clone(), port.ty.clone())).collect()
+        };
+        Ports {
+            inputs: ports(&plan.inputs),
+            weights: ports(&plan.weights),
+            outputs: ports(&plan.outputs),
+        }
     }
 }
 
@@ -273,10 +279,17 @@ impl Watched {
 }
 
 /// Plans a graph that was made from `sources`.
-pub fn plan(graph: &mut Graph, profile: &Profile, sources: &Sources, options: &Options) -> Result<Plan, Error> {
+pub fn plan(
+    graph: &mut Graph,
+    profile: &Profile,
+    sources: &Sources,
+    options: &Options,
+) -> Result<Plan, Error> {
     pipeline::optimise(graph);
     pipeline::plan_with(graph, profile, options).map_err(|error| match error.diagnostic(graph) {
-        Some(diagnostic) => Error::Program { sources: sources.clone(), diagnostics: vec![diagnostic] },
+        Some(diagnostic) => {
+            Error::Program { sources: sources.clone(), diagnostics: vec![diagnostic] }
+        }
         None => Error::bug(error),
     })
 }
@@ -288,7 +301,10 @@ pub fn given_name(graph: &Graph, id: NodeId) -> &str {
 
 /// Returns the kernel of a routine, in a plan for shaders.
 pub fn kernel(routine: &Routine) -> Result<&Kernel, Error> {
-    routine.kernel.as_ref().ok_or_else(|| Error::internal(format!("{} has no kernel", routine.name)))
+    routine
+        .kernel
+        .as_ref()
+        .ok_or_else(|| Error::internal(format!("{} has no kernel", routine.name)))
 }
 
 #[cfg(all(test, feature = "wgpu"))]

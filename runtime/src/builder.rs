@@ -33,8 +33,17 @@ impl Model {
     /// Starts to build a session for a device. Set the inputs' shapes, then call
     /// [`SessionBuilder::build`].
     pub fn on<'a>(&'a self, device: &'a Device) -> SessionBuilder<'a> {
-        let (bindings, values) = (Bindings { limits: self.limits, ..Bindings::default() }, BTreeMap::new());
-        SessionBuilder { model: self, device, entry: None, bindings, values, factors: None, limits: None }
+        let (bindings, values) =
+            (Bindings { limits: self.limits, ..Bindings::default() }, BTreeMap::new());
+        SessionBuilder {
+            model: self,
+            device,
+            entry: None,
+            bindings,
+            values,
+            factors: None,
+            limits: None,
+        }
     }
 }
 
@@ -113,7 +122,8 @@ impl SessionBuilder<'_> {
     }
 
     fn lowered(&self) -> Result<Network, Error> {
-        let faulty = |diagnostics| Error::Program { sources: self.model.sources().clone(), diagnostics };
+        let faulty =
+            |diagnostics| Error::Program { sources: self.model.sources().clone(), diagnostics };
         lower(self.model.program(), self.entry.as_deref(), &self.bindings).map_err(faulty)
     }
 
@@ -136,7 +146,8 @@ impl SessionBuilder<'_> {
         let mut session = self.session(graph).await?;
         session.keep_initial(initial);
         let SessionBuilder { model, device, entry, bindings, limits, .. } = self;
-        session.origin = Some(Origin { model: model.clone(), device: device.clone(), entry, bindings, limits });
+        session.origin =
+            Some(Origin { model: model.clone(), device: device.clone(), entry, bindings, limits });
         session.seed_async(0, 0).await?;
         Ok(session)
     }
@@ -144,7 +155,14 @@ impl SessionBuilder<'_> {
     /// Builds a session for a graph of the model.
     pub(crate) async fn session(&self, graph: Graph) -> Result<Session, Error> {
         let mut store = Store::within(self.limits.map(|limits| limits.bytes));
-        session(self.rounded(graph), self.device, self.model.sources(), Options::default(), &mut store).await
+        session(
+            self.rounded(graph),
+            self.device,
+            self.model.sources(),
+            Options::default(),
+            &mut store,
+        )
+        .await
     }
 }
 
@@ -157,7 +175,13 @@ impl Session {
     /// places.
     pub fn of_graph(graph: Graph, device: &Device) -> Result<Session, Error> {
         let mut store = Store::default();
-        pollster::block_on(session(graph, device, &Sources::new("", ""), Options::default(), &mut store))
+        pollster::block_on(session(
+            graph,
+            device,
+            &Sources::new("", ""),
+            Options::default(),
+            &mut store,
+        ))
     }
 }
 

@@ -65,7 +65,9 @@ impl CacheFile {
         let (magic, key, sum) = (line(), line(), line());
         match () {
             () if magic != Some(MAGIC) => Err(useless("it is no cache file of this version")),
-            () if key != Some(&self.key) => Err(useless("it was made for another device or version")),
+            () if key != Some(&self.key) => {
+                Err(useless("it was made for another device or version"))
+            }
             () if sum != Some(&checksum(rest)) => Err(useless("it is damaged")),
             () => {
                 self.known = sum.map(str::to_owned);
@@ -86,7 +88,9 @@ impl CacheFile {
         let head = format!("{MAGIC}\n{}\n{sum}\n", self.key);
         let write = || {
             self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
-            write_whole(&self.path, |file| file.write_all(head.as_bytes()).and_then(|()| file.write_all(content)))
+            write_whole(&self.path, |file| {
+                file.write_all(head.as_bytes()).and_then(|()| file.write_all(content))
+            })
         };
         write().map_err(|error| format!("{} cannot be written: {error}", self.path.display()))?;
         self.known = Some(sum);
@@ -150,8 +154,9 @@ mod tests {
         let mut file = CacheFile::within(&folder, "pipelines", "this device");
         file.write(b"some content").unwrap();
         let whole = fs::read(folder.join("pipelines")).unwrap();
-        let said =
-            |file: &CacheFile| file.clone().read().unwrap_err().replace(&file.path.display().to_string(), "FILE");
+        let said = |file: &CacheFile| {
+            file.clone().read().unwrap_err().replace(&file.path.display().to_string(), "FILE")
+        };
         assert_eq!(
             said(&CacheFile::within(&folder, "pipelines", "that device")),
             "FILE is not used: it was made for another device or version"
@@ -176,6 +181,8 @@ mod tests {
     fn a_variable_names_the_folder() {
         assert_eq!(folder(Some("".into())), None);
         assert_eq!(folder(Some("here".into())), Some("here".into()));
-        assert!(folder(None).is_none_or(|folder| folder.is_absolute() && folder.ends_with("tilec")));
+        assert!(
+            folder(None).is_none_or(|folder| folder.is_absolute() && folder.ends_with("tilec"))
+        );
     }
 }

@@ -80,9 +80,10 @@ impl Device {
             #[cfg(feature = "check")]
             "check" => Ok(Device::check(Profile::generic())),
             #[cfg(not(feature = "check"))]
-            "check" => {
-                Err(Error::NoDevice { name: name.into(), reason: "this build is without the kernel checker".into() })
-            }
+            "check" => Err(Error::NoDevice {
+                name: name.into(),
+                reason: "this build is without the kernel checker".into(),
+            }),
             "wgpu" => open(None).await,
             _ => match name.strip_prefix("wgpu:").and_then(|number| number.parse().ok()) {
                 Some(number) => open(Some(number)).await,
@@ -157,7 +158,10 @@ async fn open(number: Option<usize>) -> Result<Device, Error> {
 impl Device {
     /// Returns a device that an app has opened, and that the app continues to use.
     pub fn from_wgpu(device: ::wgpu::Device, queue: ::wgpu::Queue) -> Device {
-        #[cfg_attr(target_family = "wasm", expect(unused_mut, reason = "there is no waiting for what it computes"))]
+        #[cfg_attr(
+            target_family = "wasm",
+            expect(unused_mut, reason = "there is no waiting for what it computes")
+        )]
         let mut gpu = Gpu::shared("wgpu".into(), device, queue);
         #[cfg(not(target_family = "wasm"))]
         {

@@ -149,7 +149,9 @@ impl Error {
             Error::Program { sources, diagnostics } => {
                 tile_lang::render(diagnostics, &sources.clone().named(name), color)
             }
-            Error::Onnx { what } => what.iter().map(|what| format!("error: {name}: {what}\n")).collect(),
+            Error::Onnx { what } => {
+                what.iter().map(|what| format!("error: {name}: {what}\n")).collect()
+            }
             _ => format!("error: {self}\n"),
         }
     }
@@ -223,7 +225,11 @@ mod tests {
         assert_eq!(bug.to_string(), "internal error, please report it: X is missing");
         assert_eq!(bug.source().unwrap().downcast_ref(), Some(&cause));
         let missing = || io::Error::from(io::ErrorKind::NotFound);
-        let weights = WeightsError { path: "w.npz".into(), what: "gone".into(), source: Some(missing().into()) };
+        let weights = WeightsError {
+            path: "w.npz".into(),
+            what: "gone".into(),
+            source: Some(missing().into()),
+        };
         for error in [
             Error::read(Path::new("x"), missing()),
             Error::Write { path: "x".into(), source: missing() },

@@ -88,7 +88,8 @@ impl Memory {
 /// # Errors
 /// Returns [`Error::OutOfMemory`] for `what` if the system refuses the allocation.
 pub fn allocate(bytes: u64, device: &str, what: &dyn Display) -> Result<Block, Error> {
-    let out_of_memory = || Error::OutOfMemory { device: device.into(), what: format!("{what}, {bytes} bytes") };
+    let out_of_memory =
+        || Error::OutOfMemory { device: device.into(), what: format!("{what}, {bytes} bytes") };
     Block::zeroed(bytes).ok_or_else(out_of_memory)
 }
 

@@ -28,7 +28,13 @@
 #![deny(unsafe_code)]
 // Each feature uses its part of the modules that all share.
 #![cfg_attr(
-    not(all(feature = "check", feature = "data", feature = "keras", feature = "onnx", feature = "wgpu")),
+    not(all(
+        feature = "check",
+        feature = "data",
+        feature = "keras",
+        feature = "onnx",
+        feature = "wgpu"
+    )),
     allow(dead_code, unused_imports)
 )]
 

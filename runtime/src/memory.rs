@@ -23,7 +23,9 @@ pub fn require(device: &str, needed: u64, limit: Option<u64>) -> Result<(), Erro
         return Ok(());
     }
     match available().filter(|available| needed > *available) {
-        Some(available) => Err(refused(device, format!("{needed} bytes: {available} bytes are available"))),
+        Some(available) => {
+            Err(refused(device, format!("{needed} bytes: {available} bytes are available")))
+        }
         None => Ok(()),
     }
 }
@@ -50,7 +52,10 @@ pub fn of_plan(plan: &Plan, without: &[BufferId], store: &Store) -> u64 {
     let stored = plan.weights.iter().filter(is_stored).map(|port| port.buffer);
     let without: HashSet<BufferId> = stored.chain(without.iter().copied()).collect();
     let takes = |(id, buffer): &(BufferId, &Buffer)| {
-        let elsewhere = matches!(buffer.content, Content::Carried | Content::Temporary { .. } | Content::Over { .. });
+        let elsewhere = matches!(
+            buffer.content,
+            Content::Carried | Content::Temporary { .. } | Content::Over { .. }
+        );
         !elsewhere && !without.contains(id)
     };
     let buffers = plan.buffers.iter().enumerate().filter(takes).map(|(_, buffer)| buffer.bytes());

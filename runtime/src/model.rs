@@ -53,7 +53,12 @@ impl Model {
     /// # Errors
     /// Returns [`Error::Program`] with all errors of these files. Exceeding a limit is the error
     /// `E0007`.
-    pub fn compile_within(path: &str, source: &str, loader: Loader, limits: Limits) -> Result<Model, Error> {
+    pub fn compile_within(
+        path: &str,
+        source: &str,
+        loader: Loader,
+        limits: Limits,
+    ) -> Result<Model, Error> {
         let checked = tile_lang::check_within(path, source, loader, &Budget::new(limits));
         Ok(Model { limits, ..Model::of(checked)? })
     }
@@ -61,9 +66,13 @@ impl Model {
     fn of(checked: Checked) -> Result<Model, Error> {
         let Checked { program, diagnostics, sources } = checked;
         match program {
-            Some(program) => {
-                Ok(Model { sources, program, warnings: diagnostics, limits: Limits::default(), foreign: None })
-            }
+            Some(program) => Ok(Model {
+                sources,
+                program,
+                warnings: diagnostics,
+                limits: Limits::default(),
+                foreign: None,
+            }),
             None => Err(Error::Program { sources, diagnostics }),
         }
     }
@@ -77,7 +86,12 @@ impl Model {
     /// Returns the declared type of an input, as far as it is known. The sources are the header of
     /// the entry, and the sizes and other inputs in `bindings`. Returns `None` if the entry has no
     /// such input or its rank is unknown.
-    pub fn declared(&self, entry: Option<&str>, input: &str, bindings: &Bindings) -> Option<Declared> {
+    pub fn declared(
+        &self,
+        entry: Option<&str>,
+        input: &str,
+        bindings: &Bindings,
+    ) -> Option<Declared> {
         if let Some(Binding::Tensor(ty)) = bindings.inputs.get(input) {
             let sizes = ty.shape.iter().copied().map(Some).collect();
             return Some(Declared { dtype: ty.dtype, sizes, channels_last: !self.is_onnx() });
@@ -88,8 +102,12 @@ impl Model {
         let function = self.program.entry(entry).ok()?;
         let mut known = bindings.sizes.clone();
         for other in &function.inputs {
-            if let (Some(Binding::Tensor(ty)), Some(dims)) = (bindings.inputs.get(&other.name.name), &other.dims) {
-                for (dim, &size) in dims.iter().zip(&ty.shape).take_while(|(dim, _)| dim.kind != DimKind::Ellipsis) {
+            if let (Some(Binding::Tensor(ty)), Some(dims)) =
+                (bindings.inputs.get(&other.name.name), &other.dims)
+            {
+                for (dim, &size) in
+                    dims.iter().zip(&ty.shape).take_while(|(dim, _)| dim.kind != DimKind::Ellipsis)
+                {
                     if let DimKind::Name(name) = &dim.kind {
                         known.insert(name.clone(), size);
                     }
@@ -125,9 +143,14 @@ impl Model {
             let is_model = matches!(other.kind, FunctionKind::Model | FunctionKind::Train);
             is_model && other.span != function.span && Some(other.span) != block
         };
-        let others: Vec<Span> = self.program.functions().iter().filter(is_other).map(|other| other.span).collect();
-        let place = |warning: &Diagnostic| warning.labels.first().map(|label| label.span).unwrap_or_default();
-        let is_inside = |place: Span| others.iter().any(|other| other.start <= place.start && place.end <= other.end);
+        let others: Vec<Span> =
+            self.program.functions().iter().filter(is_other).map(|other| other.span).collect();
+        let place = |warning: &Diagnostic| {
+            warning.labels.first().map(|label| label.span).unwrap_or_default()
+        };
+        let is_inside = |place: Span| {
+            others.iter().any(|other| other.start <= place.start && place.end <= other.end)
+        };
         self.warnings.iter().filter(|warning| !is_inside(place(warning))).cloned().collect()
     }
 
@@ -175,7 +198,8 @@ pub struct Declared {
 impl Declared {
     /// Formats the sizes as `[1, ?, ?, 3]`.
     pub fn shape(&self) -> String {
-        let sizes = self.sizes.iter().map(|size| size.map_or("?".to_owned(), |size| size.to_string()));
+        let sizes =
+            self.sizes.iter().map(|size| size.map_or("?".to_owned(), |size| size.to_string()));
         format!("[{}]", sizes.collect::<Vec<_>>().join(", "))
     }
 }

@@ -67,12 +67,17 @@ impl OnnxFile {
         let mut file = open_file(&full).map_err(io)?;
         let size = file.metadata().map_err(io)?.len();
         if offset.checked_add(*length).is_none_or(|end| end > size) {
-            return Err(format!("the file `{path}` has {size} bytes, and {length} from {offset} on are wanted"));
+            return Err(format!(
+                "the file `{path}` has {size} bytes, and {length} from {offset} on are wanted"
+            ));
         }
         let mut allowance = Allowance::of(&file, None).map_err(io)?;
-        let length = usize::try_from(*length).map_err(|_| format!("{length} bytes are too many"))?;
+        let length =
+            usize::try_from(*length).map_err(|_| format!("{length} bytes are too many"))?;
         let mut bytes = allowance.zeroed(length).map_err(|error| io(error.into()))?;
-        file.seek(SeekFrom::Start(*offset)).and_then(|_| file.read_exact(&mut bytes)).map_err(io)?;
+        file.seek(SeekFrom::Start(*offset))
+            .and_then(|_| file.read_exact(&mut bytes))
+            .map_err(io)?;
         Ok(bytes)
     }
 }
@@ -118,7 +123,8 @@ impl Foreign for OnnxFile {
     }
 
     fn build(self: Arc<Self>, builder: &SessionBuilder) -> Result<Session, Error> {
-        let mut staged = Staged::new(self.clone(), builder.device.clone(), builder.factors, builder.given()?);
+        let mut staged =
+            Staged::new(self.clone(), builder.device.clone(), builder.factors, builder.given()?);
         let mut imported = staged.import()?;
         if imported.by_values {
             return Ok(staged.with(imported).session());
@@ -138,7 +144,9 @@ impl SessionBuilder<'_> {
     /// Returns [`Error::Onnx`] for the same reasons as [`SessionBuilder::build`], and for a model
     /// that is not an ONNX file.
     pub fn import(&self) -> Result<TileProgram, Error> {
-        let Some(onnx) = self.model.onnx() else { return Err(Error::Onnx { what: vec!["it is no ONNX file".into()] }) };
+        let Some(onnx) = self.model.onnx() else {
+            return Err(Error::Onnx { what: vec!["it is no ONNX file".into()] });
+        };
         Ok(TileProgram::new(onnx.clone(), onnx.import(&self.given()?, None)?))
     }
 

@@ -27,9 +27,12 @@ pub fn state(operands: &[&[u8]], outputs: &mut [&mut [u8]], elements: usize) -> 
     let state = operands.first()?;
     let next = outputs.first_mut()?;
     for first in 0..LANES {
-        let words = (first..elements).step_by(LANES).fold(lane(state, first)?, |words, _| prng_step(words));
+        let words =
+            (first..elements).step_by(LANES).fold(lane(state, first)?, |words, _| prng_step(words));
         for (word, bits) in words.into_iter().enumerate() {
-            next.get_mut(4 * (word * LANES + first)..)?.get_mut(..4)?.copy_from_slice(&bits.to_le_bytes());
+            next.get_mut(4 * (word * LANES + first)..)?
+                .get_mut(..4)?
+                .copy_from_slice(&bits.to_le_bytes());
         }
     }
     Some(())
@@ -37,6 +40,8 @@ pub fn state(operands: &[&[u8]], outputs: &mut [&mut [u8]], elements: usize) -> 
 
 /// Returns the three words of a lane.
 fn lane(state: &[u8], lane: usize) -> Option<[u32; 3]> {
-    let word = |word: usize| Some(u32::from_le_bytes(*state.get(4 * (word * LANES + lane)..)?.first_chunk()?));
+    let word = |word: usize| {
+        Some(u32::from_le_bytes(*state.get(4 * (word * LANES + lane)..)?.first_chunk()?))
+    };
     Some([word(0)?, word(1)?, word(2)?])
 }

@@ -59,7 +59,14 @@ impl Session {
         let Ports { inputs, weights, outputs } = executable.ports();
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
         let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
-        Session { given, inputs: count, outputs, executable, initial: Graph::default(), origin: None }
+        Session {
+            given,
+            inputs: count,
+            outputs,
+            executable,
+            initial: Graph::default(),
+            origin: None,
+        }
     }
 
     pub(crate) fn keep_initial(&mut self, initial: Graph) {
@@ -176,13 +183,16 @@ impl Session {
     pub fn get(&self, name: &str) -> Result<Tensor, Error> {
         let names = |given: &[Given]| given.iter().map(|given| given.name.clone()).collect();
         let Some(number) = self.given.iter().position(|given| given.name == name) else {
-            let (inputs, weights) = (names(&self.given[..self.inputs]), names(&self.given[self.inputs..]));
+            let (inputs, weights) =
+                (names(&self.given[..self.inputs]), names(&self.given[self.inputs..]));
             return Err(Error::UnknownInput { name: name.into(), inputs, weights });
         };
         let Given { ty, kept, .. } = &self.given[number];
         match kept {
             true => pollster::block_on(self.executable.get(number)),
-            false if number < self.inputs => Err(Error::MissingInput { name: name.into(), expected: ty.clone() }),
+            false if number < self.inputs => {
+                Err(Error::MissingInput { name: name.into(), expected: ty.clone() })
+            }
             false => Err(Error::MissingWeight { path: name.into(), expected: ty.clone() }),
         }
     }
@@ -198,7 +208,8 @@ impl Session {
         let missing = self.given[self.inputs..].iter().filter(|given| !given.kept);
         let missing: HashSet<&str> = missing.map(|given| given.name.as_str()).collect();
         let is_missing = |(path, _): &&(String, NodeId)| missing.contains(path.as_str());
-        let mut wanted: Vec<(String, NodeId)> = self.initial.outputs.iter().filter(is_missing).cloned().collect();
+        let mut wanted: Vec<(String, NodeId)> =
+            self.initial.outputs.iter().filter(is_missing).cloned().collect();
         // Works in parts, so that there are never two copies of all weights.
         while !wanted.is_empty() {
             let mut bytes = 0;
@@ -264,7 +275,8 @@ impl Session {
     pub(crate) fn step(&mut self, watched: &[&str]) -> Result<Watched, Error> {
         let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
         self.all_given(&kept)?;
-        let watched = watched.iter().map(|name| self.output_number(name)).collect::<Result<Vec<_>, _>>()?;
+        let watched =
+            watched.iter().map(|name| self.output_number(name)).collect::<Result<Vec<_>, _>>()?;
         pollster::block_on(self.executable.step(&watched))
     }
 
@@ -273,7 +285,9 @@ impl Session {
     /// # Errors
     /// Returns [`Error::WrongWeight`] without changes if a weight has another type in the store.
     pub(crate) fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
-        self.given[self.inputs..].iter_mut().for_each(|weight| weight.kept = store.has(&weight.name));
+        self.given[self.inputs..]
+            .iter_mut()
+            .for_each(|weight| weight.kept = store.has(&weight.name));
         self.executable.attach(store)
     }
 
@@ -329,7 +343,10 @@ impl Outputs {
     pub fn remove(&mut self, name: &str) -> Result<Tensor, Error> {
         match self.0.iter().position(|(n, _)| n == name) {
             Some(position) => Ok(self.0.remove(position).1),
-            None => Err(Error::UnknownOutput { name: name.into(), outputs: self.names().map(str::to_owned).collect() }),
+            None => Err(Error::UnknownOutput {
+                name: name.into(),
+                outputs: self.names().map(str::to_owned).collect(),
+            }),
         }
     }
 

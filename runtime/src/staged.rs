@@ -40,7 +40,12 @@ struct Part {
 }
 
 impl Staged {
-    pub fn new(file: Arc<OnnxFile>, device: Device, factors: Option<DType>, given: Given) -> Staged {
+    pub fn new(
+        file: Arc<OnnxFile>,
+        device: Device,
+        factors: Option<DType>,
+        given: Given,
+    ) -> Staged {
         let (imported, parts, inputs, outputs) = Default::default();
         Staged { file, device, factors, given, imported, parts, inputs, outputs }
     }
@@ -92,7 +97,11 @@ impl Executable for Staged {
     fn ports(&self) -> Ports {
         let Some(imported) = &self.imported else { return Ports::default() };
         let graph = &imported.network.graph;
-        let outputs = graph.outputs.iter().map(|(name, id)| (name.clone(), graph.node(*id).ty.clone())).collect();
+        let outputs = graph
+            .outputs
+            .iter()
+            .map(|(name, id)| (name.clone(), graph.node(*id).ty.clone()))
+            .collect();
         let inputs = imported.inputs().map(|(name, ty)| (name.to_owned(), ty.clone())).collect();
         Ports { inputs, weights: Vec::new(), outputs }
     }
@@ -117,7 +126,11 @@ impl Executable for Staged {
 
     fn output(&self, number: usize) -> Pending<'_, Tensor> {
         let output = self.outputs.get(number).cloned();
-        ready(output.ok_or_else(|| Error::internal(format!("there is no output {number} before a run"))))
+        ready(
+            output.ok_or_else(|| {
+                Error::internal(format!("there is no output {number} before a run"))
+            }),
+        )
     }
 
     fn read(&self) -> Pending<'_, Vec<Tensor>> {
@@ -144,9 +157,13 @@ fn run_part(
         parts.truncate(number);
         parts.push(Part { graph: text, session });
     }
-    let part = parts.get_mut(number).ok_or_else(|| Error::internal(format!("part {number} comes too early")))?;
+    let part = parts
+        .get_mut(number)
+        .ok_or_else(|| Error::internal(format!("part {number} comes too early")))?;
     let names = graph.inputs.iter().map(|&id| given_name(graph, id));
-    let values = names.filter_map(|name| Some((name, imported.computed.get(name).or_else(|| given.values.get(name))?)));
+    let values = names.filter_map(|name| {
+        Some((name, imported.computed.get(name).or_else(|| given.values.get(name))?))
+    });
     let outputs = part.session.run(values)?;
     Ok(outputs.into_iter().map(|(_, tensor)| tensor).collect())
 }

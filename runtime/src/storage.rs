@@ -14,12 +14,24 @@ pub fn to_storage(tensor: &Tensor, storage: DType) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(match (tensor.dtype(), storage) {
         (from, to) if from == to => return Some(Cow::Borrowed(bytes)),
         (DType::Bool, DType::U32) => convert(bytes, |[b]| u32::from(b != 0).to_le_bytes()),
-        (DType::U8, DType::U32) => convert(bytes, |b| u32::from(u8::from_le_bytes(b)).to_le_bytes()),
-        (DType::U16, DType::U32) => convert(bytes, |b| u32::from(u16::from_le_bytes(b)).to_le_bytes()),
-        (DType::I8, DType::I32) => convert(bytes, |b| i32::from(i8::from_le_bytes(b)).to_le_bytes()),
-        (DType::I16, DType::I32) => convert(bytes, |b| i32::from(i16::from_le_bytes(b)).to_le_bytes()),
-        (DType::F16, DType::F32) => convert(bytes, |b| f16::from_le_bytes(b).to_f32().to_le_bytes()),
-        (DType::BF16, DType::F32) => convert(bytes, |b| bf16::from_le_bytes(b).to_f32().to_le_bytes()),
+        (DType::U8, DType::U32) => {
+            convert(bytes, |b| u32::from(u8::from_le_bytes(b)).to_le_bytes())
+        }
+        (DType::U16, DType::U32) => {
+            convert(bytes, |b| u32::from(u16::from_le_bytes(b)).to_le_bytes())
+        }
+        (DType::I8, DType::I32) => {
+            convert(bytes, |b| i32::from(i8::from_le_bytes(b)).to_le_bytes())
+        }
+        (DType::I16, DType::I32) => {
+            convert(bytes, |b| i32::from(i16::from_le_bytes(b)).to_le_bytes())
+        }
+        (DType::F16, DType::F32) => {
+            convert(bytes, |b| f16::from_le_bytes(b).to_f32().to_le_bytes())
+        }
+        (DType::BF16, DType::F32) => {
+            convert(bytes, |b| bf16::from_le_bytes(b).to_f32().to_le_bytes())
+        }
         _ => None,
     }?))
 }
@@ -37,18 +49,29 @@ pub fn from_storage(bytes: &[u8], storage: DType, ty: &TensorType) -> Option<Ten
         }
         (DType::U32, DType::Bool) => convert(bytes, |b| [u8::from(u32::from_le_bytes(b) != 0)]),
         (DType::U32, DType::U8) => convert(bytes, |b| (u32::from_le_bytes(b) as u8).to_le_bytes()),
-        (DType::U32, DType::U16) => convert(bytes, |b| (u32::from_le_bytes(b) as u16).to_le_bytes()),
+        (DType::U32, DType::U16) => {
+            convert(bytes, |b| (u32::from_le_bytes(b) as u16).to_le_bytes())
+        }
         (DType::I32, DType::I8) => convert(bytes, |b| (i32::from_le_bytes(b) as i8).to_le_bytes()),
-        (DType::I32, DType::I16) => convert(bytes, |b| (i32::from_le_bytes(b) as i16).to_le_bytes()),
-        (DType::F32, DType::F16) => convert(bytes, |b| f16::from_f32(f32::from_le_bytes(b)).to_le_bytes()),
-        (DType::F32, DType::BF16) => convert(bytes, |b| bf16::from_f32(f32::from_le_bytes(b)).to_le_bytes()),
+        (DType::I32, DType::I16) => {
+            convert(bytes, |b| (i32::from_le_bytes(b) as i16).to_le_bytes())
+        }
+        (DType::F32, DType::F16) => {
+            convert(bytes, |b| f16::from_f32(f32::from_le_bytes(b)).to_le_bytes())
+        }
+        (DType::F32, DType::BF16) => {
+            convert(bytes, |b| bf16::from_f32(f32::from_le_bytes(b)).to_le_bytes())
+        }
         _ => None,
     };
     Tensor::from_bytes(ty.clone(), narrow?)
 }
 
 /// Converts each element of `A` bytes to one of `B` bytes. `None` if there is no memory for them.
-fn convert<const A: usize, const B: usize>(bytes: &[u8], element: impl Fn([u8; A]) -> [u8; B]) -> Option<Vec<u8>> {
+fn convert<const A: usize, const B: usize>(
+    bytes: &[u8],
+    element: impl Fn([u8; A]) -> [u8; B],
+) -> Option<Vec<u8>> {
     let mut result: Vec<u8> = with_room((bytes.len() / A).checked_mul(B)?)?;
     for chunk in bytes.chunks_exact(A) {
         let mut one = [0; A];

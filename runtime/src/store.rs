@@ -82,16 +82,20 @@ impl Store {
     /// Returns [`Error::WrongWeight`] if the stored weight has another type.
     pub fn check(&self, path: &str, ty: &TensorType) -> Result<(), Error> {
         match self.weights.get(path) {
-            Some(weight) if weight.ty != *ty => {
-                Err(Error::WrongWeight { path: path.into(), expected: ty.clone(), given: weight.ty.clone() })
-            }
+            Some(weight) if weight.ty != *ty => Err(Error::WrongWeight {
+                path: path.into(),
+                expected: ty.clone(),
+                given: weight.ty.clone(),
+            }),
             _ => Ok(()),
         }
     }
 
     /// Returns the value of a weight that no active executable owns.
     pub async fn read(&self, path: &str) -> Result<Option<Tensor>, Error> {
-        let Some(weight) = self.weights.get(path).filter(|weight| weight.given) else { return Ok(None) };
+        let Some(weight) = self.weights.get(path).filter(|weight| weight.given) else {
+            return Ok(None);
+        };
         let Stored { ty, storage, memory, .. } = weight;
         let value = match memory {
             Memory::Tensor(tensor) => Some(tensor.clone()),

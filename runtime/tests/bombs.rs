@@ -23,7 +23,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("tilec-test-{}-bombs-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("tilec-test-{}-bombs-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Folder(path)
@@ -79,7 +80,8 @@ fn zeros(mut encoder: impl Write, length: u64) {
 #[test]
 fn an_array_with_axes_by_the_thousand() {
     let folder = Folder::new("axes");
-    let path = folder.write("x.npy", &[npy_header("True", &"1,".repeat(32_000)), vec![0; 4]].concat());
+    let path =
+        folder.write("x.npy", &[npy_header("True", &"1,".repeat(32_000)), vec![0; 4]].concat());
     says(&refused(&path, || npy::open(&path)), "32000 axes, and a tensor may have 64");
 }
 
@@ -91,7 +93,8 @@ fn holes_in_files() {
     let path = folder.sparse("x.npy", &header, length);
     says(&refused(&path, || npy::open(&path)), TOO_MUCH);
 
-    let text = format!(r#"{{"x":{{"dtype":"U8","shape":[{length}],"data_offsets":[0,{length}]}}}}"#);
+    let text =
+        format!(r#"{{"x":{{"dtype":"U8","shape":[{length}],"data_offsets":[0,{length}]}}}}"#);
     let header = [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let path = folder.sparse("x.safetensors", &header, header.len() as u64 + length);
     says(&refused(&path, || WeightsFile::open(&path)), TOO_MUCH);
@@ -124,7 +127,9 @@ fn compressed_numbers() {
     let path = folder.0.join("x.npz");
     let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
     for name in ["x.npy", "y.npy"] {
-        archive.start_file(name, zip::write::SimpleFileOptions::default().large_file(true)).unwrap();
+        archive
+            .start_file(name, zip::write::SimpleFileOptions::default().large_file(true))
+            .unwrap();
         archive.write_all(&npy_header("True", &format!("2,{},", length / 16))).unwrap();
         zeros(&mut archive, length / 2);
     }
@@ -166,15 +171,20 @@ fn entries_that_overlap() {
 fn an_index_of_many_files() {
     let folder = Folder::new("index");
     let index = |count: usize| {
-        let names: Vec<String> = (0..count).map(|n| format!("\"t{n}\":\"f{n}.safetensors\"")).collect();
+        let names: Vec<String> =
+            (0..count).map(|n| format!("\"t{n}\":\"f{n}.safetensors\"")).collect();
         format!("{{\"weight_map\":{{{}}}}}", names.join(","))
     };
     let path = folder.write("x.safetensors.index.json", index(100_000).as_bytes());
-    says(&refused(&path, || WeightsFile::open(&path)), "it names 100000 files, and at most 10000 are read");
+    says(
+        &refused(&path, || WeightsFile::open(&path)),
+        "it names 100000 files, and at most 10000 are read",
+    );
     // More files than a process may have open.
     let ty = TensorType::new(DType::F32, [1]);
     for number in 0..1500 {
-        let tensor = Tensor::from_bytes(ty.clone(), (number as f32).to_le_bytes().to_vec()).unwrap();
+        let tensor =
+            Tensor::from_bytes(ty.clone(), (number as f32).to_le_bytes().to_vec()).unwrap();
         let path = folder.0.join(format!("f{number}.safetensors"));
         tile_runtime::weights::write(&path, &[(format!("t{number}"), tensor)]).unwrap();
     }
@@ -187,7 +197,11 @@ fn an_index_of_many_files() {
 }
 
 fn declared(channels: usize) -> Declared {
-    Declared { dtype: DType::F32, sizes: vec![Some(224), Some(224), Some(channels)], channels_last: true }
+    Declared {
+        dtype: DType::F32,
+        sizes: vec![Some(224), Some(224), Some(channels)],
+        channels_last: true,
+    }
 }
 
 /// Returns a grey png image of zeros.
@@ -200,8 +214,17 @@ fn png(width: u32, height: u32) -> Vec<u8> {
     };
     let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 0, 0, 0, 0]].concat();
     let mut data = Vec::new();
-    zeros(ZlibEncoder::new(&mut data, Compression::fast()), (u64::from(width) + 1) * u64::from(height));
-    [b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &header), chunk(b"IDAT", &data), chunk(b"IEND", &[])].concat()
+    zeros(
+        ZlibEncoder::new(&mut data, Compression::fast()),
+        (u64::from(width) + 1) * u64::from(height),
+    );
+    [
+        b"\x89PNG\r\n\x1a\n".to_vec(),
+        chunk(b"IHDR", &header),
+        chunk(b"IDAT", &data),
+        chunk(b"IEND", &[]),
+    ]
+    .concat()
 }
 
 #[test]
@@ -212,7 +235,10 @@ fn pictures_of_many_pixels() {
     {
         let path = folder.write(name, &png(width, height));
         for channels in [1, 3] {
-            says(&refused(&path, || read(&path, &declared(channels), Pixels::Raw)), "bytes of memory, and a file");
+            says(
+                &refused(&path, || read(&path, &declared(channels), Pixels::Raw)),
+                "bytes of memory, and a file",
+            );
         }
     }
     let path = folder.write("fine.png", &png(4000, 3000));

@@ -5,7 +5,9 @@ use tile_runtime::{Blame, DType, Device, Error, Model, Scalar, Tensor, TensorTyp
 
 /// Returns all devices, including the first adapter if there is one, perhaps a software adapter.
 fn devices() -> Vec<Device> {
-    let named = ["reference", "cpu", "check", "wgpu:0"].into_iter().filter_map(|name| Device::named(name).ok());
+    let named = ["reference", "cpu", "check", "wgpu:0"]
+        .into_iter()
+        .filter_map(|name| Device::named(name).ok());
     named.collect()
 }
 
@@ -28,9 +30,13 @@ fn run(source: &str, shapes: &[(&str, TensorType)]) -> Vec<(String, Tensor)> {
         for (name, ty) in shapes {
             builder = builder.input(*name, ty.clone());
         }
-        let mut session = builder.build().unwrap_or_else(|e| panic!("{}: {}", device.name(), e.render("test", false)));
-        let inputs: Vec<_> = shapes.iter().zip(0..).map(|((name, ty), seed)| (*name, values(ty, seed))).collect();
-        let outputs = session.run(inputs).unwrap_or_else(|error| panic!("{}: {error}", device.name()));
+        let mut session = builder
+            .build()
+            .unwrap_or_else(|e| panic!("{}: {}", device.name(), e.render("test", false)));
+        let inputs: Vec<_> =
+            shapes.iter().zip(0..).map(|((name, ty), seed)| (*name, values(ty, seed))).collect();
+        let outputs =
+            session.run(inputs).unwrap_or_else(|error| panic!("{}: {error}", device.name()));
         let outputs: Vec<_> = outputs.into_iter().collect();
         if let Some(reference) = results.first() {
             assert_eq!(&outputs, reference, "{}", device.name());
@@ -42,7 +48,8 @@ fn run(source: &str, shapes: &[(&str, TensorType)]) -> Vec<(String, Tensor)> {
 
 #[test]
 fn a_matrix_product_is_the_same_everywhere() {
-    let source = "function matmul(A[M, L], B[L, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }";
+    let source =
+        "function matmul(A[M, L], B[L, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }";
     for (m, l, n) in [(4, 4, 4), (64, 64, 64), (1, 7, 1), (37, 41, 29), (130, 70, 5)] {
         let f32 = |shape: [usize; 2]| TensorType::new(DType::F32, shape);
         let outputs = run(source, &[("A", f32([m, l])), ("B", f32([l, n]))]);
@@ -76,8 +83,14 @@ fn inputs_stay_once_they_are_set() {
     for device in devices() {
         let mut session = model.on(&device).dim("N", 2).build().unwrap();
         session.set("W", &vector([2.0, 3.0])).unwrap();
-        assert_eq!(session.run([("X", vector([1.0, 1.0]))]).unwrap().remove("Y").unwrap(), vector([2.0, 3.0]));
-        assert_eq!(session.run([("X", vector([5.0, 1.0]))]).unwrap().remove("Y").unwrap(), vector([10.0, 3.0]));
+        assert_eq!(
+            session.run([("X", vector([1.0, 1.0]))]).unwrap().remove("Y").unwrap(),
+            vector([2.0, 3.0])
+        );
+        assert_eq!(
+            session.run([("X", vector([5.0, 1.0]))]).unwrap().remove("Y").unwrap(),
+            vector([10.0, 3.0])
+        );
         assert!(matches!(session.execute(), Err(Error::MissingInput { name, .. }) if name == "X"));
         session.set("X", &vector([0.5, 0.5])).unwrap();
         session.execute().unwrap();
@@ -118,7 +131,12 @@ fn a_program_that_the_device_cannot_hold_is_refused_where_it_stands() {
        │ Help: use smaller sizes, or the device `cpu`
     ───╯
     ");
-    let error = model.on(&device).input("X", TensorType::new(DType::F64, [4])).build().map(|_| ()).unwrap_err();
+    let error = model
+        .on(&device)
+        .input("X", TensorType::new(DType::F64, [4]))
+        .build()
+        .map(|_| ())
+        .unwrap_err();
     insta::assert_snapshot!(error.render("big.tile", false), @"
     [E0291] Error: `X` can't run on `generic`: it has no tensors of type f64
        ╭─[ big.tile:1:12 ]

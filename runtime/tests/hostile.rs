@@ -10,12 +10,13 @@ use tile_runtime::data::folder::{self, Wanted};
 use tile_runtime::data::picture::{Pixels, encode, is_picture};
 use tile_runtime::data::{npy, picture, write_whole};
 use tile_runtime::train::{
-    Arrays, Callback, Checkpoint, ColumnRole, Dataset, EarlyStopping, Epoch, Fit, Log, Monitor, Part, Progress,
-    ReduceOnPlateau, Trainer, TrainerBuilder, Validation, as_model_takes,
+    Arrays, Callback, Checkpoint, ColumnRole, Dataset, EarlyStopping, Epoch, Fit, Log, Monitor,
+    Part, Progress, ReduceOnPlateau, Trainer, TrainerBuilder, Validation, as_model_takes,
 };
 use tile_runtime::weights::{self, LoadOptions, WeightsFile};
 use tile_runtime::{
-    DType, Declared, Device, Error, Imports, InputType, Limits, Model, Scalar, Session, Setting, Tensor, TensorType,
+    DType, Declared, Device, Error, Imports, InputType, Limits, Model, Scalar, Session, Setting,
+    Tensor, TensorType,
 };
 
 /// Sizes that exceed any memory, or overflow when multiplied.
@@ -51,8 +52,17 @@ fn folder(name: &str) -> PathBuf {
 fn paths() -> Vec<PathBuf> {
     let folder = folder("paths");
     let mut paths: Vec<PathBuf> = ["", ".", "/", "no/such/file"].map(PathBuf::from).to_vec();
-    let names =
-        ["x.npy", "x.npz", "x.safetensors", "x.safetensors.index.json", "x.pt", "x.h5", "x.csv", "x.png", "x.onnx"];
+    let names = [
+        "x.npy",
+        "x.npz",
+        "x.safetensors",
+        "x.safetensors.index.json",
+        "x.pt",
+        "x.h5",
+        "x.csv",
+        "x.png",
+        "x.onnx",
+    ];
     for name in names.into_iter().chain(["a-images-idx3-ubyte.gz", "a-labels-idx1-ubyte"]) {
         fs::write(folder.join(name), b"").unwrap();
         paths.extend([folder.join(name), folder.join("none").join(name)]);
@@ -69,7 +79,8 @@ fn paths() -> Vec<PathBuf> {
 }
 
 fn types() -> Vec<TensorType> {
-    let mut types = vec![TensorType::scalar(DType::F32), TensorType::new(DType::F32, vec![1; 1000])];
+    let mut types =
+        vec![TensorType::scalar(DType::F32), TensorType::new(DType::F32, vec![1; 1000])];
     for dtype in DType::ALL {
         types.extend(SIZES.map(|size| TensorType::new(dtype, [size])));
         types.push(TensorType::new(dtype, [usize::MAX, usize::MAX]));
@@ -80,11 +91,15 @@ fn types() -> Vec<TensorType> {
 
 fn small() -> Vec<Tensor> {
     let special = NUMBERS.map(|number| number as f32);
-    let mut tensors = vec![Tensor::from_f32([7], &special).unwrap(), Tensor::from_f32([], &[1.0]).unwrap()];
+    let mut tensors =
+        vec![Tensor::from_f32([7], &special).unwrap(), Tensor::from_f32([], &[1.0]).unwrap()];
     for dtype in DType::ALL {
         tensors.extend(Tensor::zeros(TensorType::new(dtype, [0])));
         tensors.extend(Tensor::zeros(TensorType::new(dtype, [4, 1])));
-        tensors.extend(Tensor::from_scalars(TensorType::new(dtype, [1, 3, 3, 3]), [Scalar::f32(f32::NAN); 27]));
+        tensors.extend(Tensor::from_scalars(
+            TensorType::new(dtype, [1, 3, 3, 3]),
+            [Scalar::f32(f32::NAN); 27],
+        ));
     }
     tensors
 }
@@ -105,7 +120,10 @@ fn tensors() {
         });
     }
     // Too many or too few scalars are refused, even an endless iterator.
-    assert_eq!(Tensor::from_scalars(TensorType::new(DType::F32, [3]), std::iter::repeat(Scalar::f32(1.0))), None);
+    assert_eq!(
+        Tensor::from_scalars(TensorType::new(DType::F32, [3]), std::iter::repeat(Scalar::f32(1.0))),
+        None
+    );
     assert_eq!(Tensor::from_scalars(TensorType::new(DType::F32, [1 << 45]), []), None);
     for mut tensor in small() {
         calm(&format!("{tensor:?}"), || {
@@ -122,7 +140,13 @@ fn tensors() {
     for dtype in DType::ALL {
         for number in NUMBERS {
             let scalar = Scalar::from_f64(dtype, number);
-            let _ = (scalar.to_f64(), scalar.to_i64(), scalar.is_true(), scalar.to_string(), scalar.bits());
+            let _ = (
+                scalar.to_f64(),
+                scalar.to_i64(),
+                scalar.is_true(),
+                scalar.to_string(),
+                scalar.bits(),
+            );
             DType::ALL.into_iter().for_each(|other| _ = scalar.cast(other));
         }
         let _ = [0, -1, i64::MAX, i64::MIN].map(|number| Scalar::from_i64(dtype, number));
@@ -132,7 +156,8 @@ fn tensors() {
 
 #[test]
 fn devices_and_models() {
-    for name in NAMES.into_iter().chain(["wgpu:", "wgpu:-1", "wgpu:99999999999999999999", "cpu:0"]) {
+    for name in NAMES.into_iter().chain(["wgpu:", "wgpu:-1", "wgpu:99999999999999999999", "cpu:0"])
+    {
         calm(name, || Device::named(name).map(|_| ()).unwrap_err());
         calm(name, || _ = Model::compile(name));
         calm(name, || _ = Model::compile_file(name, "import \"y.tile\";", &|_: &str| None.into()));
@@ -144,7 +169,13 @@ fn devices_and_models() {
         calm(&format!("{path:?}"), || _ = Model::open_onnx(&path));
     }
     let model = Model::compile(PROGRAM).unwrap();
-    let _ = (model.is_onnx(), model.onnx_inputs(), model.onnx_sizes(&NAMES), model.warnings(), model.sources());
+    let _ = (
+        model.is_onnx(),
+        model.onnx_inputs(),
+        model.onnx_sizes(&NAMES),
+        model.warnings(),
+        model.sources(),
+    );
 }
 
 #[test]
@@ -154,7 +185,9 @@ fn sessions_of_wrong_sizes() {
         let device = Device::named(name).unwrap();
         let on = || model.on(&device).entry("scale").constant("S", Scalar::f32(2.0));
         for entry in NAMES {
-            calm(entry, || _ = model.on(&device).entry(entry).input(entry, [1]).dim(entry, 1).build());
+            calm(entry, || {
+                _ = model.on(&device).entry(entry).input(entry, [1]).dim(entry, 1).build()
+            });
             calm(entry, || _ = on().set(entry, Setting::Float(f64::NAN)).build());
         }
         for size in SIZES.into_iter().skip(2) {
@@ -163,13 +196,16 @@ fn sessions_of_wrong_sizes() {
             calm(&what, || assert!(on().dim("N", size).build().is_err(), "{what}"));
         }
         for number in NUMBERS {
-            calm("constant", || _ = on().constant("S", Scalar::f32(number as f32)).input("X", [1]).build());
+            calm("constant", || {
+                _ = on().constant("S", Scalar::f32(number as f32)).input("X", [1]).build()
+            });
         }
         for ty in types().into_iter().filter(|ty| ty.elements() > 1 << 40 || ty.rank() > 1) {
             calm(&format!("{name}: {ty}"), || _ = on().input("X", ty).build());
         }
         let few = Limits { bytes: 10_000_000, ..Limits::default() };
-        let error = on().input("X", [10_000_000]).limits(few).build().map(|_| ()).unwrap_err().to_string();
+        let error =
+            on().input("X", [10_000_000]).limits(few).build().map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("the limit is 10000000 bytes"), "{error}");
         assert!(on().input("X", [10]).limits(few).build().is_ok());
         calm("network", || _ = on().input("X", [usize::MAX]).network());
@@ -187,7 +223,13 @@ fn runs_of_wrong_tensors() {
         let mut session = model.on(&device).entry("Line").input("X", [4, 1]).build().unwrap();
         let x = Tensor::from_f32([4, 1], &[1.0; 4]).unwrap();
         calm("before a run", || {
-            let _ = (session.read(), session.execute(), session.trace(), session.repeat(3), session.repeat(0));
+            let _ = (
+                session.read(),
+                session.execute(),
+                session.trace(),
+                session.repeat(3),
+                session.repeat(0),
+            );
             let _ = session.run([("X", &x)]);
         });
         for tensor in small() {
@@ -206,7 +248,10 @@ fn runs_of_wrong_tensors() {
             assert!(matches!(error, Error::UnknownOutput { .. }), "{error}");
         }
         assert_eq!(outputs.remove("Y").unwrap().shape(), [4, 1]);
-        assert_eq!(outputs.remove("Y").unwrap_err().to_string(), "unknown output `Y`: there are no outputs left");
+        assert_eq!(
+            outputs.remove("Y").unwrap_err().to_string(),
+            "unknown output `Y`: there are no outputs left"
+        );
         for path in paths() {
             calm(&format!("{path:?}"), || _ = session.load(&path));
             calm(&format!("{path:?}"), || {
@@ -215,7 +260,12 @@ fn runs_of_wrong_tensors() {
         }
         calm("save", || _ = session.save("no/such/folder/x.npz"));
         calm("save", || _ = session.save(""));
-        let _ = (session.plan().is_some(), session.cost(), session.inputs().count(), session.outputs().count());
+        let _ = (
+            session.plan().is_some(),
+            session.cost(),
+            session.inputs().count(),
+            session.outputs().count(),
+        );
         calm("fit", || _ = session.fit(&Arrays::default(), Fit::epochs(1)));
         calm("evaluate", || _ = session.evaluate(&Arrays::default(), usize::MAX));
     }
@@ -223,15 +273,24 @@ fn runs_of_wrong_tensors() {
 
 #[test]
 fn files() {
-    let declared = Declared { dtype: DType::F32, sizes: vec![Some(usize::MAX), None, None], channels_last: true };
+    let declared = Declared {
+        dtype: DType::F32,
+        sizes: vec![Some(usize::MAX), None, None],
+        channels_last: true,
+    };
     for path in paths() {
         let what = format!("{path:?}");
         calm(&what, || _ = npy::open(&path).unwrap_err());
         calm(&what, || _ = folder::open(&path));
         calm(&what, || {
-            _ = folder::open_for(&path, &Wanted { classes: NAMES.map(str::to_owned).into(), ..Wanted::default() })
+            _ = folder::open_for(
+                &path,
+                &Wanted { classes: NAMES.map(str::to_owned).into(), ..Wanted::default() },
+            )
         });
-        calm(&what, || picture::read(&path, &declared, Pixels::Torchvision).map(|_| ()).unwrap_err());
+        calm(&what, || {
+            picture::read(&path, &declared, Pixels::Torchvision).map(|_| ()).unwrap_err()
+        });
         calm(&what, || WeightsFile::open(&path).map(|_| ()).unwrap_err());
         calm(&what, || _ = is_picture(&path));
     }
@@ -253,7 +312,9 @@ fn files() {
         for extension in ["npz", "safetensors", "h5", "pt", "json", ""] {
             let path = folder.join("x").with_extension(extension);
             let named = |tensor: &Tensor| (name.to_owned(), tensor.clone());
-            calm(name, || _ = weights::write(&path, &small().iter().map(named).collect::<Vec<_>>()));
+            calm(name, || {
+                _ = weights::write(&path, &small().iter().map(named).collect::<Vec<_>>())
+            });
             calm(name, || _ = weights::write(&path, &[]));
         }
     }
@@ -271,8 +332,13 @@ fn files() {
 #[test]
 fn sources_of_errors() {
     let path = folder("none").join("x.npz");
-    let mut session =
-        Model::compile(PROGRAM).unwrap().on(&Device::cpu()).entry("Line").input("X", [1, 1]).build().unwrap();
+    let mut session = Model::compile(PROGRAM)
+        .unwrap()
+        .on(&Device::cpu())
+        .entry("Line")
+        .input("X", [1, 1])
+        .build()
+        .unwrap();
     let errors = [
         folder::open(&path.with_extension("csv")).map(|_| ()).unwrap_err(),
         session.load(&path).map(|_| ()).unwrap_err(),
@@ -330,7 +396,11 @@ fn trainers() {
         let build = || model.trainer(&Device::cpu()).entry("Line");
         calm(name, || _ = model.trainer(&Device::cpu()).entry(name).build());
         calm(name, || {
-            let mut trainer = build().set(name, Setting::Float(f64::NAN)).freeze(name).dim(name, usize::MAX).build()?;
+            let mut trainer = build()
+                .set(name, Setting::Float(f64::NAN))
+                .freeze(name)
+                .dim(name, usize::MAX)
+                .build()?;
             trainer.fit(&line(4), Fit::epochs(1))
         });
     }
@@ -345,12 +415,19 @@ fn trainers() {
         calm("batch", || _ = trainer().predict(&line(4), size));
         calm("batch", || _ = trainer().into_session(&line(4), size));
     }
-    calm("weights", || _ = trainer().fit(&line(4), Fit::epochs(1).class_weight(i64::MIN, f32::NAN)));
+    calm("weights", || {
+        _ = trainer().fit(&line(4), Fit::epochs(1).class_weight(i64::MIN, f32::NAN))
+    });
     calm("no samples", || _ = trainer().fit(&Arrays::default(), Fit::epochs(usize::MAX)));
     calm("before", || {
         let mut trainer = trainer();
         trainer.seed(u64::MAX);
-        let _ = (trainer.weights(), trainer.history().len(), trainer.settings(), trainer.load_report().clone());
+        let _ = (
+            trainer.weights(),
+            trainer.history().len(),
+            trainer.settings(),
+            trainer.load_report().clone(),
+        );
     });
     for path in paths() {
         calm(&format!("{path:?}"), || _ = trainer().load(&path));
@@ -393,7 +470,8 @@ impl Dataset for Fragile {
     }
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
-        let has_broken = samples.contains(&7) && !self.1.swap(true, std::sync::atomic::Ordering::Relaxed);
+        let has_broken =
+            samples.contains(&7) && !self.1.swap(true, std::sync::atomic::Ordering::Relaxed);
         assert!(!has_broken, "a panic of the app");
         self.0.batch(samples)
     }
@@ -425,11 +503,13 @@ fn limits_of_trainers() {
     whole.save(&file).unwrap();
     let mut loaded = trainer().limits(few).entry("Line").build().unwrap();
     loaded.load(&file).unwrap();
-    let error_after = loaded.fit(&line(500_000), Fit::epochs(1).batch_size(500_000)).unwrap_err().to_string();
+    let error_after =
+        loaded.fit(&line(500_000), Fit::epochs(1).batch_size(500_000)).unwrap_err().to_string();
     assert!(error_after.contains("the limit is 1000000 bytes"), "{error_after}");
     let scarce = Limits { seconds: 0.001, ..Limits::default() };
     let imports = Imports::of(Path::new("p.tile"));
-    let model = Model::compile_within("p.tile", PROGRAM, &|path| imports.load(path), scarce).unwrap();
+    let model =
+        Model::compile_within("p.tile", PROGRAM, &|path| imports.load(path), scarce).unwrap();
     let inherited = error(model.trainer(&Device::cpu()), 4);
     assert!(inherited.contains("more work than the limit of 0.001 seconds"), "{inherited}");
 }
@@ -441,7 +521,9 @@ fn a_panic_of_the_app() {
     let fit = || Fit::epochs(3).batch_size(2).shuffle(true);
     let mut whole = trainer();
     let expected: Vec<Epoch> = whole.fit(&line(10), fit()).unwrap();
-    let losses = |epochs: &[Epoch]| epochs.iter().map(|epoch| epoch.get("loss").unwrap().to_bits()).collect::<Vec<_>>();
+    let losses = |epochs: &[Epoch]| {
+        epochs.iter().map(|epoch| epoch.get("loss").unwrap().to_bits()).collect::<Vec<_>>()
+    };
     let path = folder("panics").join("w.safetensors");
 
     let mut broken = trainer();

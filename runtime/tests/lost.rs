@@ -27,8 +27,11 @@ fn open() -> Option<(wgpu::Device, Device)> {
         backends: wgpu::Backends::PRIMARY,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
-    let adapter = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()?;
-    let descriptor = wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
+    let adapter = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY))
+        .into_iter()
+        .next()?;
+    let descriptor =
+        wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
     let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
     Some((device.clone(), Device::from_wgpu(device, queue)))
 }
@@ -90,7 +93,8 @@ fn a_run_on_a_device_that_is_destroyed_says_so() {
             continue;
         }
         let mut session = session(&device).unwrap();
-        let wait = Duration::from_micros(if round % 8 == 1 { 0 } else { numbers.below(4 * duration) });
+        let wait =
+            Duration::from_micros(if round % 8 == 1 { 0 } else { numbers.below(4 * duration) });
         let destroyer = thread::spawn(move || {
             thread::sleep(wait);
             raw.destroy();
@@ -169,7 +173,8 @@ fn training_goes_on_where_a_destroyed_device_has_saved_it() {
         let (raw, device) = open().unwrap();
         let mut trainer = trainer(&device);
         // Destroyed at a step in even rounds, and at any time in odd rounds.
-        let (steps, wait) = (numbers.below(8 * EPOCHS as u64), Duration::from_micros(numbers.below(duration)));
+        let (steps, wait) =
+            (numbers.below(8 * EPOCHS as u64), Duration::from_micros(numbers.below(duration)));
         let result = match round % 2 {
             0 => trainer.fit(&data(), fit(&part).callback(DestroyAt(steps, Some(raw)))),
             _ => thread::scope(|scope| {

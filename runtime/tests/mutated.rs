@@ -41,7 +41,8 @@ impl Numbers {
 /// Damages a file in one to four places. Changes single bits and bytes, integers of any width and
 /// byte order, and digits. Deletes, doubles or moves pieces.
 fn mutate(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
-    const EXTREMES: [u64; 8] = [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, i64::MAX as u64, u64::MAX];
+    const EXTREMES: [u64; 8] =
+        [0, 1, 0x7f, 0xff, 0x7fff_ffff, 0xffff_ffff, i64::MAX as u64, u64::MAX];
     for _ in 0..=numbers.below(4) {
         let at = numbers.below(bytes.len());
         match numbers.below(8) {
@@ -55,12 +56,14 @@ fn mutate(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
                     _ => numbers.next() >> numbers.below(64),
                 };
                 let (little, big) = (number.to_le_bytes(), number.to_be_bytes());
-                let written = if numbers.below(2) == 0 { &little[..width] } else { &big[8 - width..] };
+                let written =
+                    if numbers.below(2) == 0 { &little[..width] } else { &big[8 - width..] };
                 bytes[at..at + width].copy_from_slice(written);
             }
             4 => bytes.truncate(at),
             5 => {
-                let digits: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit()).collect();
+                let digits: Vec<usize> =
+                    (0..bytes.len()).filter(|&at| bytes[at].is_ascii_digit()).collect();
                 if let Some(&at) = digits.get(numbers.below(digits.len())) {
                     let more = numbers.below(12);
                     bytes.splice(at..at, std::iter::repeat_n(b'0' + numbers.below(10) as u8, more));
@@ -90,7 +93,11 @@ fn attack(name: &str, read: impl Fn(&Path)) {
         fs::write(&path, &bytes).unwrap();
         let began = Instant::now();
         read(&path);
-        assert!(began.elapsed() < LONGEST, "{name}: mutation {mutation} took {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < LONGEST,
+            "{name}: mutation {mutation} took {:?}",
+            began.elapsed()
+        );
     }
     fs::remove_dir_all(&folder).unwrap();
     // The total memory is an upper bound for each file.
@@ -145,8 +152,10 @@ fn samples_in_idx_files() {
 
 #[test]
 fn pictures() {
-    let declared = Declared { dtype: DType::F32, sizes: vec![None, None, Some(3)], channels_last: true };
-    let small = Declared { dtype: DType::F32, sizes: vec![Some(8), Some(8), Some(3)], channels_last: true };
+    let declared =
+        Declared { dtype: DType::F32, sizes: vec![None, None, Some(3)], channels_last: true };
+    let small =
+        Declared { dtype: DType::F32, sizes: vec![Some(8), Some(8), Some(3)], channels_last: true };
     for folder in ["data/pictures/a", "data/jpeg/train"] {
         let mut inner = golden(folder);
         while inner.is_dir() {

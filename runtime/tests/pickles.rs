@@ -25,7 +25,9 @@ fn archive(name: &str, pickle: &[u8]) -> PathBuf {
     let path = folder.join(format!("{name}.pt"));
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default();
-    archive.start_file("x/data.pkl", options.compression_method(CompressionMethod::Deflated)).unwrap();
+    archive
+        .start_file("x/data.pkl", options.compression_method(CompressionMethod::Deflated))
+        .unwrap();
     archive.write_all(pickle).unwrap();
     archive.start_file("x/data/0", options.compression_method(CompressionMethod::Stored)).unwrap();
     archive.write_all(&DATA).unwrap();
@@ -38,7 +40,8 @@ fn read(path: &Path) -> Result<usize, String> {
     let began = Instant::now();
     let result = WeightsFile::open(path).map_err(|error| error.what).and_then(|mut file| {
         let count = file.tensors().len();
-        (0..count).try_for_each(|number| file.read(number).map(|_| ()).map_err(|error| error.what))?;
+        (0..count)
+            .try_for_each(|number| file.read(number).map(|_| ()).map_err(|error| error.what))?;
         Ok(count)
     });
     assert!(began.elapsed() < LONGEST, "{}: {:?}", path.display(), began.elapsed());
@@ -68,8 +71,15 @@ fn view(offset: i64, sizes: &[i64], strides: &[i64]) -> Vec<u8> {
         let numbers: Vec<u8> = numbers.iter().flat_map(|number| integer(*number)).collect();
         [b"(", &numbers[..], b"t"].concat()
     };
-    let storage =
-        [b"(", &text("storage")[..], b"ctorch\nFloatStorage\n", &text("0"), &text("cpu"), &integer(16), b"tQ"];
+    let storage = [
+        b"(",
+        &text("storage")[..],
+        b"ctorch\nFloatStorage\n",
+        &text("0"),
+        &text("cpu"),
+        &integer(16),
+        b"tQ",
+    ];
     let tensor = [&integer(offset)[..], &tuple(sizes), &tuple(strides), b"\x89N"].concat();
     [&b"ctorch._utils\n_rebuild_tensor_v2\n("[..], &storage.concat(), &tensor, b"tR"].concat()
 }
@@ -87,8 +97,14 @@ fn views() {
     let path = archive("fine", &dict(&view(1, &[2, 3], &[1, 4])));
     assert_eq!(read(&path), Ok(1));
     // Axes of size 1 have any stride, and an empty tensor needs no element.
-    assert_eq!(read(&archive("fine", &dict(&view(0, &[1, 4, 1], &[i64::MAX, 1, i64::MAX])))), Ok(1));
-    assert_eq!(read(&archive("fine", &dict(&view(90, &[0, 1 << 40], &[i64::MAX, i64::MAX])))), Ok(1));
+    assert_eq!(
+        read(&archive("fine", &dict(&view(0, &[1, 4, 1], &[i64::MAX, 1, i64::MAX])))),
+        Ok(1)
+    );
+    assert_eq!(
+        read(&archive("fine", &dict(&view(90, &[0, 1 << 40], &[i64::MAX, i64::MAX])))),
+        Ok(1)
+    );
     fs::remove_file(&path).unwrap();
     let cases: [Case; 9] = [
         ("large", 0, &[17], &[1], "its storage has 64 bytes"),
@@ -123,12 +139,29 @@ fn values_without_end() {
     let tensor = view(0, &[1], &[1]);
     // Lists that contain themselves, or each other a million deep.
     refused("itself", b"\x80\x02]q\x00h\x00a.", "nested more than 64 deep");
-    let deep = [&b"\x80\x02"[..], &vec![b']'; 1_000_000], &tensor, &vec![b'a'; 1_000_000], b"."].concat();
+    let deep =
+        [&b"\x80\x02"[..], &vec![b']'; 1_000_000], &tensor, &vec![b'a'; 1_000_000], b"."].concat();
     refused("deep", &deep, "nested more than 64 deep");
-    refused("marks", &[&b"\x80\x02"[..], &vec![b'('; 20_000_000], b"."].concat(), "nested more than 1000 deep");
-    refused("tuples", &[&b"\x80\x02N"[..], &vec![0x85; 20_000_000], b"."].concat(), "bytes of memory");
-    refused("memo", &[&b"\x80\x02N"[..], &vec![0x94; 30_000_000], b"."].concat(), "bytes of memory");
-    refused("long", &[&b"\x80\x02N"[..], &vec![b'N'; 40_000_000], b"."].concat(), "at most 33554432 are read");
+    refused(
+        "marks",
+        &[&b"\x80\x02"[..], &vec![b'('; 20_000_000], b"."].concat(),
+        "nested more than 1000 deep",
+    );
+    refused(
+        "tuples",
+        &[&b"\x80\x02N"[..], &vec![0x85; 20_000_000], b"."].concat(),
+        "bytes of memory",
+    );
+    refused(
+        "memo",
+        &[&b"\x80\x02N"[..], &vec![0x94; 30_000_000], b"."].concat(),
+        "bytes of memory",
+    );
+    refused(
+        "long",
+        &[&b"\x80\x02N"[..], &vec![b'N'; 40_000_000], b"."].concat(),
+        "at most 33554432 are read",
+    );
     // Each list contains the one before ten times: 10^20 tensors.
     let mut laughs = [&b"\x80\x02"[..], &tensor, b"q\x00"].concat();
     for level in 0..20u8 {
@@ -186,8 +219,14 @@ fn names_without_end() {
     let cases: [Vec<String>; 5] = [
         [100, 30_000, 500_000].map(deep).to_vec(),
         (0..50_000).map(|number| format!("m{number}.n{number}.weight")).collect(),
-        (0..50_000).map(|number| format!("m.weight_ih_l{}_reverse", number * 7919)).chain([deep(1)]).collect(),
-        (0..50_000).map(|number| format!("parameter{number}")).chain(["weight".to_owned()]).collect(),
+        (0..50_000)
+            .map(|number| format!("m.weight_ih_l{}_reverse", number * 7919))
+            .chain([deep(1)])
+            .collect(),
+        (0..50_000)
+            .map(|number| format!("parameter{number}"))
+            .chain(["weight".to_owned()])
+            .collect(),
         [
             "",
             ".",
@@ -210,9 +249,15 @@ fn names_without_end() {
             let began = Instant::now();
             let source = part.into_iter().fold(WeightsSource::new(&path), WeightsSource::part);
             let _ = session.load_with(&LoadOptions::new([source.clone()]));
-            let map = NameMap::parse("names.txt", "*.weight = *.Kernel\na.* = gru.*\nm* = model*").unwrap();
+            let map = NameMap::parse("names.txt", "*.weight = *.Kernel\na.* = gru.*\nm* = model*")
+                .unwrap();
             let _ = session.load_with(&LoadOptions::new([source]).partial(true).names(map));
-            assert!(began.elapsed() < LONGEST, "{part:?} of {}: {:?}", tensors[0].0.len(), began.elapsed());
+            assert!(
+                began.elapsed() < LONGEST,
+                "{part:?} of {}: {:?}",
+                tensors[0].0.len(),
+                began.elapsed()
+            );
         }
     }
     fs::remove_file(&path).unwrap();
@@ -221,7 +266,8 @@ fn names_without_end() {
 /// Damages the pickle of a file in one to three bytes.
 #[test]
 fn damaged_pickles() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/torch_weights/values.pt");
+    let golden =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/torch_weights/values.pt");
     let mut whole = ZipArchive::new(fs::File::open(golden).unwrap()).unwrap();
     let mut pickle = Vec::new();
     whole.by_name("values/data.pkl").unwrap().read_to_end(&mut pickle).unwrap();

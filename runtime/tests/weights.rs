@@ -31,7 +31,10 @@ fn weights_stay_once_they_are_given() {
     for device in devices() {
         let mut session = session(DENSE, &device);
         let x = vector([1.0, 2.0]);
-        assert_eq!(session.weights().map(|(path, _)| path).collect::<Vec<_>>(), ["dense.Kernel", "dense.Bias"]);
+        assert_eq!(
+            session.weights().map(|(path, _)| path).collect::<Vec<_>>(),
+            ["dense.Kernel", "dense.Bias"]
+        );
         session.set("dense.Kernel", &vector([2.0, 3.0])).unwrap();
         let missing = session.run([("X", &x)]);
         assert!(matches!(missing, Err(Error::MissingWeight { path, .. }) if path == "dense.Bias"));

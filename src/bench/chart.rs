@@ -41,14 +41,17 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Draws the rows to the file `path`.
 pub fn draw(rows: &[Row], path: &Path) -> std::result::Result<(), Failure> {
-    let picture = svg(rows).map_err(|error| Failure::machine(format!("cannot draw the plot: {error}")))?;
+    let picture =
+        svg(rows).map_err(|error| Failure::machine(format!("cannot draw the plot: {error}")))?;
     write_file(path, picture)
 }
 
 fn svg(rows: &[Row]) -> Result<String> {
-    let mut workloads: Vec<&str> = rows.iter().map(|row| row.measurement.workload.as_str()).collect();
+    let mut workloads: Vec<&str> =
+        rows.iter().map(|row| row.measurement.workload.as_str()).collect();
     workloads.dedup();
-    let panels: Vec<Panel> = workloads.iter().filter_map(|workload| Panel::new(workload, rows)).collect();
+    let panels: Vec<Panel> =
+        workloads.iter().filter_map(|workload| Panel::new(workload, rows)).collect();
     let height: u32 = panels.iter().map(Panel::height).sum();
     let mut picture = String::new();
     let area = SVGBackend::with_string(&mut picture, (WIDTH, height.max(1))).into_drawing_area();
@@ -65,7 +68,8 @@ fn svg(rows: &[Row]) -> Result<String> {
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<SizeAxis, WithKeyPoints<LogCoord<f64>>>>;
+type Chart<'a, 'b> =
+    ChartContext<'a, SVGBackend<'b>, Cartesian2d<SizeAxis, WithKeyPoints<LogCoord<f64>>>>;
 
 /// The horizontal axis. plotters has a type of axis for each scale.
 struct SizeAxis {
@@ -128,7 +132,10 @@ impl<'a> Panel<'a> {
         let point = rows().find_map(|row| row.measurement.point.as_ref())?;
         // The reference interpreter has no plan, and so no cost.
         let largest = rows().filter(|row| row.measurement.cost.is_some()).max_by_key(size)?;
-        let intense = largest.measurement.cost.is_some_and(|cost| cost.flops as f64 >= INTENSE * cost.bytes as f64);
+        let intense = largest
+            .measurement
+            .cost
+            .is_some_and(|cost| cost.flops as f64 >= INTENSE * cost.bytes as f64);
         let speed = |row: &Row| match intense {
             true => row.measurement.flops(),
             false => row.measurement.bandwidth(),
@@ -139,13 +146,22 @@ impl<'a> Panel<'a> {
         devices.dedup();
         let line = |(device, color): (&'a str, &RGBColor)| {
             let rows = || rows().filter(|row| row.measurement.device == device);
-            let at = |row: &'a Row| Some((size(&row)? as f64, speed(row).filter(|speed| *speed > 0.0)? * 1e-9));
+            let at = |row: &'a Row| {
+                Some((size(&row)? as f64, speed(row).filter(|speed| *speed > 0.0)? * 1e-9))
+            };
             let mut points: Vec<(f64, f64)> = rows().filter_map(at).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let row = rows().next().filter(|_| !points.is_empty())?;
-            Some(Line { device, adapter: &row.adapter, points, peak: row.peak.map(best), color: *color })
+            Some(Line {
+                device,
+                adapter: &row.adapter,
+                points,
+                peak: row.peak.map(best),
+                color: *color,
+            })
         };
-        let lines: Vec<Line> = devices.into_iter().zip(COLORS.iter().cycle()).filter_map(line).collect();
+        let lines: Vec<Line> =
+            devices.into_iter().zip(COLORS.iter().cycle()).filter_map(line).collect();
         (!lines.is_empty()).then_some(Panel { title, point, intense, lines })
     }
 
@@ -168,7 +184,9 @@ impl<'a> Panel<'a> {
 
     fn draw(&self, area: &Area) -> Result<()> {
         let range = |values: &mut dyn Iterator<Item = f64>| {
-            values.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| (low.min(value), high.max(value)))
+            values.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| {
+                (low.min(value), high.max(value))
+            })
         };
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let (left, right) = range(&mut points().map(|(size, _)| *size));
@@ -222,7 +240,12 @@ impl Line<'_> {
         area.draw(&text(format!("{}: {}", self.device, self.adapter), 112))?;
         if self.peak.is_some() {
             let x = WIDTH as i32 - 100;
-            area.draw(&DashedPathElement::new([(x - 32, y), (x - 8, y)], 6, 4, self.color.stroke_width(1)))?;
+            area.draw(&DashedPathElement::new(
+                [(x - 32, y), (x - 8, y)],
+                6,
+                4,
+                self.color.stroke_width(1),
+            ))?;
             area.draw(&text("peak".into(), x))?;
         }
         Ok(())
@@ -242,7 +265,10 @@ fn label(size: f64) -> String {
 /// Returns the multiples of 1, 2 or 5 times a power of ten up to `high`, at most about eight.
 fn even_ticks(high: f64) -> Vec<f64> {
     let decade = 10f64.powf((high.max(1.0) / 8.0).log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * decade).find(|step| step * 8.0 >= high);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|digit| digit * decade)
+        .find(|step| step * 8.0 >= high);
     let step = step.unwrap_or(high).max(1.0);
     (0..=(high / step) as usize).map(|number| number as f64 * step).collect()
 }

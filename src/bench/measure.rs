@@ -84,8 +84,13 @@ pub fn measure(
 ) -> Result<(Measurement, Option<Traced>), Failure> {
     let sizes = &inputs.sizes;
     let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
-    if let (Some(_), Some(what)) = (case.training, taken.or((!wanted.weights.is_empty()).then(|| "weights".into()))) {
-        return Err(Failure::usage(format!("`{}` trains on data of its own, and takes no {what}", case.workload)));
+    if let (Some(_), Some(what)) =
+        (case.training, taken.or((!wanted.weights.is_empty()).then(|| "weights".into())))
+    {
+        return Err(Failure::usage(format!(
+            "`{}` trains on data of its own, and takes no {what}",
+            case.workload
+        )));
     }
     let load = || match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
@@ -111,12 +116,15 @@ pub fn measure(
     let (first_result, times, cost, peak_memory, traced) = match case.training {
         None => {
             let mut session = ready(case, inputs, &source, device, wanted.weights, terminal)?;
-            let repeat = |session: &mut Session, runs| session.repeat(runs).map_err(|error| source.failed(&error));
+            let repeat = |session: &mut Session, runs| {
+                session.repeat(runs).map_err(|error| source.failed(&error))
+            };
             repeat(&mut session, 1)?;
             session.read().map_err(|error| source.failed(&error))?;
             let first_result = startup + started.elapsed();
             let least = if device.name() == "cpu" { REPETITION } else { REPETITION_OF_GPU };
-            let times = times(|runs| repeat(&mut session, runs), least, case.budget, wanted.iterations)?;
+            let times =
+                times(|runs| repeat(&mut session, runs), least, case.budget, wanted.iterations)?;
             let peak_memory = memory::peak();
             (first_result, times, session.cost(), peak_memory, traced(&mut session)?)
         }
@@ -179,7 +187,11 @@ fn builder<'a>(
     given: &BTreeMap<String, Tensor>,
 ) -> Result<SessionBuilder<'a>, Failure> {
     let builder = source.model.on(device);
-    inputs.apply(case.dims.iter().fold(builder, |builder, (name, size)| builder.dim(name, *size)), source, given)
+    inputs.apply(
+        case.dims.iter().fold(builder, |builder, (name, size)| builder.dim(name, *size)),
+        source,
+        given,
+    )
 }
 
 /// Compiles the case, and sets all its weights and inputs.
@@ -199,8 +211,9 @@ fn ready(
     let types: Vec<_> = session.inputs().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
     for (name, ty) in types {
         let tensor = given.remove(&name).or_else(|| random(ty.clone(), &name, SEED));
-        let tensor =
-            tensor.ok_or_else(|| Failure::input(format!("input `{name}`, {ty}, is larger than memory can be")))?;
+        let tensor = tensor.ok_or_else(|| {
+            Failure::input(format!("input `{name}`, {ty}, is larger than memory can be"))
+        })?;
         session.set(&name, &tensor).map_err(failed)?;
     }
     Ok(session)

@@ -96,7 +96,8 @@ pub struct Bench {
 pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<(), Failure> {
     let cases = cases(arguments)?;
     arguments.plot.iter().try_for_each(|path| has_extension("--plot", path, &["svg"]))?;
-    let written: Vec<&Path> = arguments.plot.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
+    let written: Vec<&Path> =
+        arguments.plot.iter().chain(&arguments.trace).map(PathBuf::as_path).collect();
     let files = arguments.inputs.files().chain(arguments.weights.files());
     let read: Vec<&Path> = [&*arguments.what].into_iter().chain(files).collect();
     loses_nothing(&read, &written)?;
@@ -130,12 +131,24 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
                 Some(Traced { plan, traces }) => {
                     if arguments.profile {
                         let profile = Profile::new(plan, traces);
-                        print(if arguments.json { profile.json(&row) } else { profile.text(row.peak) }.as_bytes())?;
+                        print(
+                            if arguments.json {
+                                profile.json(&row)
+                            } else {
+                                profile.text(row.peak)
+                            }
+                            .as_bytes(),
+                        )?;
                     }
                     let what = format!("{} {}", row.measurement.workload, row.measurement.variant);
-                    traces.last().into_iter().for_each(|trace| trace_file.add(&what, device.name(), plan, trace));
+                    traces
+                        .last()
+                        .into_iter()
+                        .for_each(|trace| trace_file.add(&what, device.name(), plan, trace));
                 }
-                None if wanted.traces => terminal.note(&format!("{} has no clock for kernels", device.name())),
+                None if wanted.traces => {
+                    terminal.note(&format!("{} has no clock for kernels", device.name()))
+                }
                 None => {}
             }
             rows.push(row);
@@ -168,13 +181,20 @@ fn cases(arguments: &Bench) -> Result<Vec<(Case, Inputs)>, Failure> {
             SWEEPS.join(" and ")
         )));
     }
-    let is_plain = sizes.shape.is_empty() && sizes.dim.is_empty() && sizes.set.is_empty() && sizes.entry.is_none();
+    let is_plain = sizes.shape.is_empty()
+        && sizes.dim.is_empty()
+        && sizes.set.is_empty()
+        && sizes.entry.is_none();
     let sized = !(is_plain && input.is_empty());
     if SWEEPS.contains(&what) && sized {
-        return Err(Failure::usage(format!("`{what}` sweeps over sizes of its own: give a file, to measure others")));
+        return Err(Failure::usage(format!(
+            "`{what}` sweeps over sizes of its own: give a file, to measure others"
+        )));
     }
     if what == ALL && sized {
-        return Err(Failure::usage("`all` has sizes of its own: name one of its workloads, to measure others"));
+        return Err(Failure::usage(
+            "`all` has sizes of its own: name one of its workloads, to measure others",
+        ));
     }
     let cases = match bundled(what) {
         Some(cases) => cases,
@@ -192,8 +212,12 @@ fn cases(arguments: &Bench) -> Result<Vec<(Case, Inputs)>, Failure> {
     for case in cases {
         for sizes in sizes.sweep()? {
             let size = sizes.dims().find_map(|(name, size)| (name == swept).then_some(size));
-            let point = size.map(|size| Point { size, axis: swept.to_owned(), log: arguments.log_x });
-            points.push((Case { point, ..case.clone() }, Inputs { sizes, ..arguments.inputs.clone() }));
+            let point =
+                size.map(|size| Point { size, axis: swept.to_owned(), log: arguments.log_x });
+            points.push((
+                Case { point, ..case.clone() },
+                Inputs { sizes, ..arguments.inputs.clone() },
+            ));
         }
     }
     Ok(points)
@@ -211,7 +235,11 @@ struct Target {
 }
 
 /// Opens the requested devices; for `cpu-vs-gpu` without any, the cpu and a GPU, if there is one.
-fn open_devices(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result<Vec<Target>, Failure> {
+fn open_devices(
+    arguments: &Bench,
+    started: Instant,
+    terminal: &Terminal,
+) -> Result<Vec<Target>, Failure> {
     let before = started.elapsed();
     let target = |name: Option<&str>| {
         let opening = Instant::now();

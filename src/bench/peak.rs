@@ -27,7 +27,8 @@ impl Peak {
 
 /// Multiply-adds for each element in [`CHAIN`].
 const LINKS: usize = 256;
-const CHAIN: &str = "function chain(X[N]) -> (Y) { Y = X; for i in range(256) { Y = Y * 0.999 + 0.001; } }";
+const CHAIN: &str =
+    "function chain(X[N]) -> (Y) { Y = X; for i in range(256) { Y = Y * 0.999 + 0.001; } }";
 const TRIAD: &str = "function triad(B[N], C[N]) -> (A) { A = B + 3.0 * C; }";
 
 /// The number of runs. The fastest counts.
@@ -44,7 +45,10 @@ pub fn peak(device: &Device) -> Result<Option<Peak>, Error> {
             let (elements, seconds) = fastest(device, CHAIN, &["X"])?;
             let flops = elements as f64 * 2.0 * LINKS as f64 / seconds;
             let (elements, seconds) = fastest(device, TRIAD, &["B", "C"])?;
-            Ok(Some(Peak { flops, bandwidth: elements as f64 * 3.0 * size_of::<f32>() as f64 / seconds }))
+            Ok(Some(Peak {
+                flops,
+                bandwidth: elements as f64 * 3.0 * size_of::<f32>() as f64 / seconds,
+            }))
         }
     }
 }
@@ -63,7 +67,8 @@ fn fastest(device: &Device, program: &str, inputs: &[&str]) -> Result<(usize, f6
                 TensorType::new(tile_runtime::DType::F32, [elements]),
                 1f32.to_le_bytes().repeat(elements),
             );
-            session.set(input, &ones.ok_or_else(|| Error::internal("a tensor of another size"))?)?;
+            session
+                .set(input, &ones.ok_or_else(|| Error::internal("a tensor of another size"))?)?;
         }
         session.execute()?;
         let mut fastest = f64::INFINITY;

@@ -60,22 +60,28 @@ impl Profile {
         for (run, trace) in traces.iter().enumerate() {
             trace.launches.iter().for_each(|launch| times[launch.step][run] += launch.seconds);
         }
-        let step = |(number, ((step, launches), times)): (usize, ((&plan::Step, u64), &mut Vec<f64>))| {
-            let cost = plan.step_cost(step);
-            Step {
-                number,
-                value: step.name(),
-                kernel: plan.routines[step.routine].name.clone(),
-                tuned: plan.routines[step.routine].choice == Choice::Tuned,
-                launches,
-                seconds: median(times),
-                flops: cost.flops.saturating_mul(launches),
-                bytes: cost.bytes.saturating_mul(launches),
-            }
-        };
-        let steps = plan.steps.iter().zip(plan.turns()).zip(&mut times).enumerate().map(step).collect();
-        let mut handing_over: Vec<f64> = traces.iter().filter_map(|trace| trace.handing_over).collect();
-        Profile { steps, handing_over: (!handing_over.is_empty()).then(|| median(&mut handing_over)) }
+        let step =
+            |(number, ((step, launches), times)): (usize, ((&plan::Step, u64), &mut Vec<f64>))| {
+                let cost = plan.step_cost(step);
+                Step {
+                    number,
+                    value: step.name(),
+                    kernel: plan.routines[step.routine].name.clone(),
+                    tuned: plan.routines[step.routine].choice == Choice::Tuned,
+                    launches,
+                    seconds: median(times),
+                    flops: cost.flops.saturating_mul(launches),
+                    bytes: cost.bytes.saturating_mul(launches),
+                }
+            };
+        let steps =
+            plan.steps.iter().zip(plan.turns()).zip(&mut times).enumerate().map(step).collect();
+        let mut handing_over: Vec<f64> =
+            traces.iter().filter_map(|trace| trace.handing_over).collect();
+        Profile {
+            steps,
+            handing_over: (!handing_over.is_empty()).then(|| median(&mut handing_over)),
+        }
     }
 
     fn seconds(&self) -> f64 {
@@ -85,14 +91,26 @@ impl Profile {
     /// Formats a table, with a line on the host's time below it.
     pub fn text(&self, peak: Option<Peak>) -> String {
         let width = |of: fn(&Step) -> &str, head: &str| {
-            self.steps.iter().map(|step| of(step).chars().count()).chain([head.len()]).max().unwrap_or(0)
+            self.steps
+                .iter()
+                .map(|step| of(step).chars().count())
+                .chain([head.len()])
+                .max()
+                .unwrap_or(0)
         };
-        let (values, kernels) = (width(|step| &step.value, "value"), width(|step| &step.kernel, "kernel"));
+        let (values, kernels) =
+            (width(|step| &step.value, "value"), width(|step| &step.kernel, "kernel"));
         let mut text = format!(
             "  step  {:<values$}  {:<kernels$} launches       time  share  GFLOP/s     GB/s  of roofline\n",
             "value", "kernel"
         );
-        let line = |number: &str, value: &str, kernel: &str, launches: u64, seconds: f64, flops: u64, bytes: u64| {
+        let line = |number: &str,
+                    value: &str,
+                    kernel: &str,
+                    launches: u64,
+                    seconds: f64,
+                    flops: u64,
+                    bytes: u64| {
             let percent = |share: f64| format!("{:.0}%", share * 100.0);
             format!(
                 "  {number:>4}  {value:<values$}  {kernel:<kernels$} {launches:>8} {:>10} {:>6} {:>8} {:>8} {:>12}",
@@ -104,12 +122,28 @@ impl Profile {
             )
         };
         for s in &self.steps {
-            text += &line(&s.number.to_string(), &s.value, &s.kernel, s.launches, s.seconds, s.flops, s.bytes);
+            text += &line(
+                &s.number.to_string(),
+                &s.value,
+                &s.kernel,
+                s.launches,
+                s.seconds,
+                s.flops,
+                s.bytes,
+            );
             text += if s.tuned { "  tuned\n" } else { "\n" };
         }
         let sum = |of: fn(&Step) -> u64| self.steps.iter().map(of).fold(0, u64::saturating_add);
         let launches = sum(|step| step.launches);
-        text += &(line("", "all", "", launches, self.seconds(), sum(|step| step.flops), sum(|step| step.bytes)) + "\n");
+        text += &(line(
+            "",
+            "all",
+            "",
+            launches,
+            self.seconds(),
+            sum(|step| step.flops),
+            sum(|step| step.bytes),
+        ) + "\n");
         if let Some(seconds) = self.handing_over {
             let each = time(seconds / launches.max(1) as f64);
             text += &format!("  handed over by the host in {}, {each} a launch\n", time(seconds));
@@ -182,8 +216,10 @@ mod tests {
             let (value, kernel) = (value.to_string(), "dense_relu".to_string());
             Step { number, value, kernel, tuned: number == 1, launches, seconds, flops, bytes }
         };
-        let steps =
-            vec![step(0, "encoder[0].ff.Y", 1, 0.75e-3, 60_000_000, 12_000), step(1, "Z", 200, 0.25e-3, 0, 5_000_000)];
+        let steps = vec![
+            step(0, "encoder[0].ff.Y", 1, 0.75e-3, 60_000_000, 12_000),
+            step(1, "Z", 200, 0.25e-3, 0, 5_000_000),
+        ];
         let profile = Profile { steps, handing_over: Some(402e-6) };
         let peak = Peak { flops: 100e9, bandwidth: 40e9 };
         insta::assert_snapshot!(profile.text(Some(peak)) + &profile.text(None), @"

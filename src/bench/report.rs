@@ -23,14 +23,20 @@ impl Row {
     /// Returns the shares of the device's peak operations and peak bandwidth.
     fn shares(&self) -> (Option<f64>, Option<f64>) {
         let share = |value: Option<f64>, peak: fn(Peak) -> f64| Some(value? / peak(self.peak?));
-        (share(self.measurement.flops(), |peak| peak.flops), share(self.measurement.bandwidth(), |peak| peak.bandwidth))
+        (
+            share(self.measurement.flops(), |peak| peak.flops),
+            share(self.measurement.bandwidth(), |peak| peak.bandwidth),
+        )
     }
 
     /// Formats a line under [`HEADER`].
     pub fn text(&self) -> String {
-        let Measurement { workload, variant, device, first_result, median, repetitions, .. } = &self.measurement;
-        let billions = |value: Option<f64>| value.map_or("-".into(), |value| significant(value * 1e-9));
-        let percent = |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.0}%", share * 100.0));
+        let Measurement { workload, variant, device, first_result, median, repetitions, .. } =
+            &self.measurement;
+        let billions =
+            |value: Option<f64>| value.map_or("-".into(), |value| significant(value * 1e-9));
+        let percent =
+            |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.0}%", share * 100.0));
         let (compute, bandwidth) = self.shares();
         format!(
             "{workload:<20} {variant:<27} {device:<8} {:>12} {:>10} {:>8} {:>7} {:>8} {:>7} {repetitions:>6}\n",
@@ -165,6 +171,9 @@ mod tests {
     fn units() {
         let times = [1.234e-6, 0.0123456, 0.9996, 12.34].map(time);
         assert_eq!(times, ["1.23 µs", "12.3 ms", "1000 ms", "12.3 s"]);
-        assert_eq!([0.0, 0.00123, 999.9, 12345.6].map(significant), ["0", "0.00123", "1000", "12346"]);
+        assert_eq!(
+            [0.0, 0.00123, 999.9, 12345.6].map(significant),
+            ["0", "0.00123", "1000", "12346"]
+        );
     }
 }

@@ -40,7 +40,8 @@ impl<'a> Training<'a> {
         let trainer = builder.build().map_err(failed)?;
         let samples = batch.saturating_mul(steps);
         let images = random(TensorType::new(DType::U8, [samples, SIDE, SIDE]), "images", 1);
-        let labels: Vec<Scalar> = (0..samples).map(|n| Scalar::from_i64(DType::I32, (n % CLASSES) as i64)).collect();
+        let labels: Vec<Scalar> =
+            (0..samples).map(|n| Scalar::from_i64(DType::I32, (n % CLASSES) as i64)).collect();
         let labels = Tensor::from_scalars(TensorType::new(DType::I32, [samples]), labels);
         let (Some(images), Some(labels)) = (images, labels) else {
             return Err(Failure::input(format!("{samples} digits are more than memory can hold")));
@@ -56,7 +57,9 @@ impl<'a> Training<'a> {
 
     /// Returns a session of one training step, to time its kernels.
     pub fn into_session(self) -> Result<Session, Failure> {
-        self.trainer.into_session(&self.data, self.batch).map_err(|error| self.source.failed(&error))
+        self.trainer
+            .into_session(&self.data, self.batch)
+            .map_err(|error| self.source.failed(&error))
     }
 
     /// Trains for one epoch.

@@ -70,7 +70,8 @@ pub const SWEEPS: [&str; 2] = ["matmul", CPU_VS_GPU];
 
 /// Budgets for a single case, and for each of many.
 const LONG: Budget = Budget { warm_up: Duration::from_secs(1), measured: Duration::from_secs(4) };
-const SHORT: Budget = Budget { warm_up: Duration::from_millis(500), measured: Duration::from_millis(1500) };
+const SHORT: Budget =
+    Budget { warm_up: Duration::from_millis(500), measured: Duration::from_millis(1500) };
 
 /// Numbers of rows in the sweeps over matrices of [`COLUMNS`] columns, and sizes of square
 /// matrices.
@@ -97,7 +98,9 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
         "mobilenet" => one("mobilenet.tile", MOBILENET, &image),
         "resnet50" => one("resnet50.tile", RESNET50, &image),
         "vgg19" => one("vgg19.tile", VGG19, &image),
-        "transformer-encoder" => one("transformer_encoder.tile", TRANSFORMER_ENCODER, &[("N", 1), ("T", 1024)]),
+        "transformer-encoder" => {
+            one("transformer_encoder.tile", TRANSFORMER_ENCODER, &[("N", 1), ("T", 1024)])
+        }
         "mnist-mlp" => inference_and_training("mnist_mlp.tile", MNIST_MLP, 32, 100),
         "mnist-cnn" => inference_and_training("mnist_cnn.tile", MNIST_CNN, 128, 4),
         "scale" => one("scale.tile", SCALE, &rows(4096)),
@@ -106,8 +109,10 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
         "layernorm" => one("gelu_layer_norm.tile", GELU_LAYER_NORM, &rows(4096)),
         CPU_VS_GPU => {
             let sweep = |name: &'static str, file: &'static str, text: &'static str| {
-                ROWS.into_iter()
-                    .map(move |n| Case { point: bundled_point(n, "rows"), ..case(name, file, text, &rows(n), SHORT) })
+                ROWS.into_iter().map(move |n| Case {
+                    point: bundled_point(n, "rows"),
+                    ..case(name, file, text, &rows(n), SHORT)
+                })
             };
             let elementwise = sweep("elementwise", "elementwise.tile", ELEMENTWISE);
             let softmax = sweep("softmax", "softmax.tile", SOFTMAX);
@@ -121,8 +126,14 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
                 large("softmax", "softmax.tile", SOFTMAX),
                 large("layernorm", "gelu_layer_norm.tile", GELU_LAYER_NORM),
             ];
-            let networks = ["mobilenet", "resnet50", "transformer-encoder"].into_iter().filter_map(bundled).flatten();
-            std::iter::once(Case { point: None, ..matmul(LARGE_SQUARE) }).chain(arrays).chain(networks).collect()
+            let networks = ["mobilenet", "resnet50", "transformer-encoder"]
+                .into_iter()
+                .filter_map(bundled)
+                .flatten();
+            std::iter::once(Case { point: None, ..matmul(LARGE_SQUARE) })
+                .chain(arrays)
+                .chain(networks)
+                .collect()
         }
         _ => return None,
     })
@@ -131,7 +142,16 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
 /// Returns the case of a file. The command line gives its sizes.
 pub fn file(path: &Path) -> Case {
     let (workload, path) = (path.display().to_string(), path.to_path_buf());
-    Case { workload, path, text: None, dims: Vec::new(), remark: "", point: None, budget: LONG, training: None }
+    Case {
+        workload,
+        path,
+        text: None,
+        dims: Vec::new(),
+        remark: "",
+        point: None,
+        budget: LONG,
+        training: None,
+    }
 }
 
 /// Returns a point of a bundled sweep, whose sizes are powers of 2.
@@ -141,10 +161,19 @@ fn bundled_point(size: usize, axis: &str) -> Option<Point> {
 
 fn matmul(n: usize) -> Case {
     let dims = [("M", n), ("K", n), ("N", n)];
-    Case { point: bundled_point(n, "N of N x N"), ..case("matmul", "matmul.tile", MATMUL, &dims, SHORT) }
+    Case {
+        point: bundled_point(n, "N of N x N"),
+        ..case("matmul", "matmul.tile", MATMUL, &dims, SHORT)
+    }
 }
 
-fn case(workload: &str, path: &str, text: &'static str, dims: &[(&str, usize)], budget: Budget) -> Case {
+fn case(
+    workload: &str,
+    path: &str,
+    text: &'static str,
+    dims: &[(&str, usize)],
+    budget: Budget,
+) -> Case {
     let dims = dims.iter().map(|(name, size)| (name.to_string(), *size)).collect();
     let (workload, path, text) = (workload.into(), path.into(), Some(text));
     Case { workload, path, text, dims, remark: "", point: None, budget, training: None }
@@ -172,7 +201,10 @@ mod tests {
             let cases = bundled(name).unwrap();
             let inferring = cases.iter().filter(|case| case.training.is_none()).count();
             assert_eq!(inferring > 1, SWEEPS.contains(&name) || name == ALL, "{name}");
-            assert!(cases.iter().all(|case| case.point.is_some() == SWEEPS.contains(&name)), "{name}");
+            assert!(
+                cases.iter().all(|case| case.point.is_some() == SWEEPS.contains(&name)),
+                "{name}"
+            );
         }
         assert!(bundled("matmull").is_none());
     }

@@ -11,7 +11,8 @@ use tile_lang::listed;
 use tile_runtime::data::folder::{self, Samples, Wanted};
 use tile_runtime::data::picture::Pixels;
 use tile_runtime::train::{
-    Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Monitor, Progress, Trainer, Validation,
+    Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Monitor, Progress, Trainer,
+    Validation,
 };
 use tile_runtime::{Device, Error};
 
@@ -109,11 +110,14 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     terminal.note(&overview(&*data.samples.train, validation.as_ref(), &data.samples.classes));
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);
     let tuned = &arguments.tuned;
-    tuned.apply(&device, terminal, |tune| trainer.tune(&*data.samples.train, batch_size, tune).map_err(failed))?;
+    tuned.apply(&device, terminal, |tune| {
+        trainer.tune(&*data.samples.train, batch_size, tune).map_err(failed)
+    })?;
     interrupt::watch()?;
     let monitor = arguments.watch.monitor(validation.is_some());
     let epochs = arguments.epochs.unwrap_or(trainer.settings().epochs);
-    let fit = fit(arguments, epochs, &trainer, &monitor, validation, &device, terminal).map_err(failed)?;
+    let fit = fit(arguments, epochs, &trainer, &monitor, validation, &device, terminal)
+        .map_err(failed)?;
     let result = trainer.fit(&*data.samples.train, fit);
     // The epochs before an error are drawn, too.
     let plot = arguments.plot.as_ref().filter(|_| !trainer.history().is_empty());
@@ -156,7 +160,8 @@ impl Data {
         terminal: &Terminal,
     ) -> Result<Data, Error> {
         // Weights of another task may name other classes.
-        let classes = if arguments.resume.is_some() { trainer.classes().to_vec() } else { Vec::new() };
+        let classes =
+            if arguments.resume.is_some() { trainer.classes().to_vec() } else { Vec::new() };
         let wanted = Wanted { pixels: arguments.pictures, classes, ..trainer.wanted() };
         let mut samples = folder::open_for(&arguments.data, &wanted)?;
         terminal.note_unused_data(&samples);
@@ -165,10 +170,15 @@ impl Data {
         }
         let kept = match validation {
             Some(Validated::Path(path)) => {
-                let opened = folder::open_for(&path, &Wanted { classes: samples.classes.clone(), ..wanted })?;
+                let opened = folder::open_for(
+                    &path,
+                    &Wanted { classes: samples.classes.clone(), ..wanted },
+                )?;
                 Some(Kept::Set(opened.test.unwrap_or(opened.train)))
             }
-            Some(Validated::Fraction(fraction)) => (fraction > 0.0).then_some(Kept::Fraction(fraction)),
+            Some(Validated::Fraction(fraction)) => {
+                (fraction > 0.0).then_some(Kept::Fraction(fraction))
+            }
             None => samples.test.take().map(Kept::Set),
         };
         Ok(Data { samples, kept })
@@ -246,9 +256,11 @@ fn note_written(arguments: &Train, terminal: &Terminal) {
         ("log", &arguments.log),
         ("plot", &arguments.plot),
     ];
-    let is_there = |(_, path): &(&str, &Option<PathBuf>)| path.as_ref().is_some_and(|path| path.exists());
+    let is_there =
+        |(_, path): &(&str, &Option<PathBuf>)| path.as_ref().is_some_and(|path| path.exists());
     let named = files.into_iter().filter(is_there);
-    let named = named.filter_map(|(what, path)| Some(format!("{what} in {}", path.as_ref()?.display())));
+    let named =
+        named.filter_map(|(what, path)| Some(format!("{what} in {}", path.as_ref()?.display())));
     let written: Vec<String> = named.collect();
     if !written.is_empty() {
         terminal.note(&format!("written: {}", written.join(", ")));
@@ -270,7 +282,9 @@ impl Validated {
             Some(_) => {
                 let text = text.display();
                 let range = "a fraction for `--validation` is at least 0, and below 1";
-                Err(Failure::usage(format!("{range}, and this is {text}; a folder of this name is ./{text}")))
+                Err(Failure::usage(format!(
+                    "{range}, and this is {text}; a folder of this name is ./{text}"
+                )))
             }
         }
     }
@@ -291,17 +305,23 @@ fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
             has_extension(option, path, extensions)?;
         }
     }
-    let paths =
-        |files: &[&'a Option<PathBuf>]| -> Vec<&'a Path> { files.iter().filter_map(|path| path.as_deref()).collect() };
-    let written = paths(&[&arguments.save, &arguments.watch.save_best, &arguments.plot, &arguments.log]);
+    let paths = |files: &[&'a Option<PathBuf>]| -> Vec<&'a Path> {
+        files.iter().filter_map(|path| path.as_deref()).collect()
+    };
+    let written =
+        paths(&[&arguments.save, &arguments.watch.save_best, &arguments.plot, &arguments.log]);
     written.iter().try_for_each(|path| can_be_written(path))?;
     let validation = arguments.validation.as_deref().map(Path::new);
-    let read: Vec<&Path> = [&*arguments.file, &*arguments.data].into_iter().chain(validation).collect();
+    let read: Vec<&Path> =
+        [&*arguments.file, &*arguments.data].into_iter().chain(validation).collect();
     loses_nothing(&read, &written)?;
     // The file of `--weights` or `--resume` may be saved over, but not by the plot or the log.
     let loaded: Vec<&Path> = arguments.weights.files().chain(arguments.resume.as_deref()).collect();
     loses_nothing(&loaded, &paths(&[&arguments.plot, &arguments.log]))?;
-    arguments.log.iter().try_for_each(|path| has_extension("--log", path, &["jsonl", "json", "csv"]))
+    arguments
+        .log
+        .iter()
+        .try_for_each(|path| has_extension("--log", path, &["jsonl", "json", "csv"]))
 }
 
 /// Formats `2000 samples of f32[28, 28] to train, 500 to validate; the classes are 0 cat, 1 dog`.
@@ -322,8 +342,10 @@ fn overview(data: &dyn Dataset, validation: Option<&Validation>, classes: &[Stri
         text += &format!(", {validated} to validate");
     }
     if !classes.is_empty() {
-        let named: Vec<String> =
-            (0..).zip(classes).map(|(number, name): (usize, _)| format!("{number} {name}")).collect();
+        let named: Vec<String> = (0..)
+            .zip(classes)
+            .map(|(number, name): (usize, _)| format!("{number} {name}"))
+            .collect();
         text += &format!("; the classes are {}", listed(&named));
     }
     text
@@ -343,7 +365,8 @@ fn growth(history: &[Epoch]) -> Option<String> {
 
 /// Parses `3=0.5`.
 fn class_weight(text: &str) -> Result<(i64, f32), String> {
-    let (class, weight) = text.split_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
+    let (class, weight) =
+        text.split_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
     let class = class.parse().map_err(|_| format!("`{class}` is not the number of a class"))?;
     let weight = weight.parse().ok().filter(|weight: &f32| weight.is_finite());
     Ok((class, weight.ok_or("the weight is not a number")?))
@@ -390,7 +413,10 @@ fn stopped(trainer: &mut Trainer, arguments: &Train, terminal: &Terminal) -> Res
     match &arguments.save {
         Some(path) => {
             trainer.save(path)?;
-            terminal.note(&format!("stopped; `--resume {}` goes on from the epoch that was begun", path.display()));
+            terminal.note(&format!(
+                "stopped; `--resume {}` goes on from the epoch that was begun",
+                path.display()
+            ));
         }
         None => terminal.note("stopped; with `--save` there would be a file to resume from"),
     }

@@ -36,8 +36,10 @@ impl<'a> Line<'a> {
         let is_moving = !terminal.quiet && std::io::stderr().is_terminal();
         let bar = is_moving.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            let style = ProgressStyle::with_template("{prefix} {pos}/{len} {bar:24.green/dim} {wide_msg}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸━");
+            let style =
+                ProgressStyle::with_template("{prefix} {pos}/{len} {bar:24.green/dim} {wide_msg}");
+            let style =
+                style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸━");
             let bar = bar.with_style(style).with_finish(ProgressFinish::AndClear);
             bar.set_message("compiling");
             bar.enable_steady_tick(Duration::from_millis(100));
@@ -52,7 +54,8 @@ impl<'a> Line<'a> {
         let memory = trainer.plan().map(|plan: &Plan| bytes(plan.memory()));
         let parameters = grouped(trainer.parameters());
         let takes = memory.as_ref().map_or(String::new(), |memory| format!(", {memory} of memory"));
-        let header = format!("on {} ({}): {parameters} parameters{takes}", device.name(), device.adapter());
+        let header =
+            format!("on {} ({}): {parameters} parameters{takes}", device.name(), device.adapter());
         let print = || {
             self.terminal.note(&header);
             placement::detail(trainer.plan(), device, self.terminal);
@@ -90,7 +93,11 @@ impl Callback for Line<'_> {
             return self.show_moving(state, &bar);
         }
         let tenths = state.step * 10 / state.steps.max(1);
-        if !self.terminal.quiet && tenths > self.tenths && tenths < 10 && self.shown.elapsed() >= APART {
+        if !self.terminal.quiet
+            && tenths > self.tenths
+            && tenths < 10
+            && self.shown.elapsed() >= APART
+        {
             let results = state.so_far()?;
             let place = format!("{} {}/{}", title(state), state.step, state.steps);
             tell(&format!("{place} {}{}\n", remaining(state), listed("", &results)));
@@ -100,7 +107,13 @@ impl Callback for Line<'_> {
     }
 
     fn epoch(&mut self, state: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
-        let line = format!("{} {}/{} {}\n", title(state), state.steps, state.steps, text(epoch, state.steps));
+        let line = format!(
+            "{} {}/{} {}\n",
+            title(state),
+            state.steps,
+            state.steps,
+            text(epoch, state.steps)
+        );
         (self.tenths, self.shown) = (0, Instant::now());
         match &self.bar {
             Some(bar) => {
@@ -129,7 +142,12 @@ fn remaining(state: &Progress) -> String {
 
 fn text(epoch: &Epoch, steps: usize) -> String {
     let each = time(epoch.seconds / steps.max(1) as f64);
-    format!("{:.1}s {each}/step{}{}", epoch.seconds, listed("", &epoch.training), listed("val_", &epoch.validation))
+    format!(
+        "{:.1}s {each}/step{}{}",
+        epoch.seconds,
+        listed("", &epoch.training),
+        listed("val_", &epoch.validation)
+    )
 }
 
 /// Formats ` - loss: 0.1234 - accuracy: 0.9`.

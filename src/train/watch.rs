@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 
 use tile_runtime::Error;
-use tile_runtime::train::{Callback, Checkpoint, EarlyStopping, Epoch, Fit, Monitor, Progress, ReduceOnPlateau};
+use tile_runtime::train::{
+    Callback, Checkpoint, EarlyStopping, Epoch, Fit, Monitor, Progress, ReduceOnPlateau,
+};
 
 use crate::terminal::{Failure, Terminal};
 
@@ -46,13 +48,18 @@ impl Watch {
     pub fn check(&self) -> Result<(), Failure> {
         let factor = self.reduce_rate.is_none_or(|factor| factor > 0.0 && factor < 1.0);
         let change = self.min_delta.is_none_or(|change| change >= 0.0 && change.is_finite());
-        let has_use = self.save_best.is_some() || self.patience.is_some() || self.reduce_rate.is_some();
+        let has_use =
+            self.save_best.is_some() || self.patience.is_some() || self.reduce_rate.is_some();
         match (factor, change) {
-            (false, _) => Err(Failure::usage("expected a factor above 0 and below 1 for `--reduce-rate`")),
+            (false, _) => {
+                Err(Failure::usage("expected a factor above 0 and below 1 for `--reduce-rate`"))
+            }
             (_, false) => Err(Failure::usage("expected a number of at least 0 for `--min-delta`")),
-            _ if !has_use && (self.monitor.is_some() || self.min_delta.is_some()) => Err(Failure::usage(
-                "nothing uses `--monitor` or `--min-delta`: give `--save-best`, `--patience` or `--reduce-rate`",
-            )),
+            _ if !has_use && (self.monitor.is_some() || self.min_delta.is_some()) => {
+                Err(Failure::usage(
+                    "nothing uses `--monitor` or `--min-delta`: give `--save-best`, `--patience` or `--reduce-rate`",
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -69,12 +76,19 @@ impl Watch {
     }
 
     /// Adds the callbacks. `rate_factor` is the factor of the learning rate before training.
-    pub fn apply<'a>(&self, mut fit: Fit<'a>, monitor: &Monitor, rate_factor: f64, terminal: &'a Terminal) -> Fit<'a> {
+    pub fn apply<'a>(
+        &self,
+        mut fit: Fit<'a>,
+        monitor: &Monitor,
+        rate_factor: f64,
+        terminal: &'a Terminal,
+    ) -> Fit<'a> {
         if let Some(path) = &self.save_best {
             fit = fit.callback(Checkpoint::best(path, monitor.clone()));
         }
         if let Some(factor) = self.reduce_rate {
-            let plateau = ReduceOnPlateau::new(monitor.clone(), factor, self.reduce_after.unwrap_or(10));
+            let plateau =
+                ReduceOnPlateau::new(monitor.clone(), factor, self.reduce_after.unwrap_or(10));
             fit = fit.callback(plateau).callback(RateNote { factor: rate_factor, terminal });
         }
         if let Some(patience) = self.patience {
@@ -108,7 +122,12 @@ pub fn patience_ended(history: &[Epoch], monitor: &Monitor, patience: usize) -> 
     let values = history.iter().filter_map(|epoch| Some((epoch.epoch + 1, epoch.get(name)?)));
     let values = values.filter(|(_, value)| !value.is_nan());
     let best = values.reduce(|best, next| if sign * next.1 < sign * best.1 { next } else { best });
-    let best = best.map_or(String::new(), |(epoch, value)| format!("; the best was epoch {epoch}, with {value:.4}"));
+    let best = best.map_or(String::new(), |(epoch, value)| {
+        format!("; the best was epoch {epoch}, with {value:.4}")
+    });
     let improved = if monitor.larger_is_better { "larger" } else { "smaller" };
-    format!("stopped after epoch {}: no {improved} {name} for {patience} epochs{best}", history.len())
+    format!(
+        "stopped after epoch {}: no {improved} {name} for {patience} epochs{best}",
+        history.len()
+    )
 }

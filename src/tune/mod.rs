@@ -79,14 +79,19 @@ pub fn tune(arguments: &Tune, terminal: &Terminal) -> Result<(), Failure> {
     let given = arguments.inputs.read(&source)?;
     let device = open(arguments.device.as_deref(), false, terminal).map_err(failed)?;
     let builder = arguments.inputs.builder(&source, &device, &given)?;
-    let builder = arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
+    let builder =
+        arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
     if let Err(why) = device.tuning() {
         // Errors of the program are reported all the same.
         builder.network().map_err(failed)?;
-        let others = Device::list().into_iter().filter(|info| info.name != "cpu").map(|info| info.name);
-        let others: Vec<String> = others.collect();
         let others =
-            if others.is_empty() { String::new() } else { format!("; this machine has also {}", others.join(", ")) };
+            Device::list().into_iter().filter(|info| info.name != "cpu").map(|info| info.name);
+        let others: Vec<String> = others.collect();
+        let others = if others.is_empty() {
+            String::new()
+        } else {
+            format!("; this machine has also {}", others.join(", "))
+        };
         terminal.note(&format!("{why}{others}"));
         return Ok(());
     }
@@ -95,7 +100,11 @@ pub fn tune(arguments: &Tune, terminal: &Terminal) -> Result<(), Failure> {
     let search = if arguments.again { search.again() } else { search };
     let tuning = watched(search, terminal, |search| builder.tune(search)).map_err(failed)?;
     told(&tuning, &device, terminal);
-    let text = if arguments.json { report::json(&tuning, &device) } else { report::text(&tuning, &device) };
+    let text = if arguments.json {
+        report::json(&tuning, &device)
+    } else {
+        report::text(&tuning, &device)
+    };
     print(text.as_bytes())?;
     if interrupt::happened() { Err(Failure::interrupted()) } else { Ok(()) }
 }
@@ -147,7 +156,10 @@ fn watched<E>(
             bar.set_position(progress.elapsed.as_millis() as u64);
             bar.set_prefix(format!("kernel {}/{}", progress.number + 1, progress.kernels));
             let faster = 1.0 / progress.ratio;
-            bar.set_message(format!("{}: {} schedules, {faster:.2} times as fast", progress.kernel, progress.measured));
+            bar.set_message(format!(
+                "{}: {} schedules, {faster:.2} times as fast",
+                progress.kernel, progress.measured
+            ));
         }
         if interrupt::happened() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };

@@ -20,7 +20,9 @@ pub fn text(tuning: &Tuning, device: &Device) -> String {
     }
     let mut table = Table::new();
     table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["kernel", "launches", "default", "time", "tuned", "time", "ratio", "measured"]);
+    table.set_header([
+        "kernel", "launches", "default", "time", "tuned", "time", "ratio", "measured",
+    ]);
     for kernel in &tuning.kernels {
         let TunedKernel { name, launches, default, tuned, .. } = kernel;
         let same = default.schedule == tuned.schedule;
@@ -37,17 +39,22 @@ pub fn text(tuning: &Tuning, device: &Device) -> String {
         ]);
     }
     for number in [1, 3, 5, 6] {
-        table.column_mut(number).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        table
+            .column_mut(number)
+            .into_iter()
+            .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     }
     let rows: String = table.lines().map(|line| format!("{}\n", line.trim())).collect();
     let mut text = format!("{rows}{}\n", summary(tuning));
     if !tuning.finished {
-        text +=
-            "the search did not come to its end: `tilec tune` goes on from here, and `--budget` gives it more time\n";
+        text += "the search did not come to its end: `tilec tune` goes on from here, and `--budget` gives it more time\n";
     }
     text += &match &tuning.file {
         Some(file) => format!("kept for {} in {}\n", device.name(), file.display()),
-        None => format!("not kept: there is no cache folder, and {} forgets it with this process\n", device.name()),
+        None => format!(
+            "not kept: there is no cache folder, and {} forgets it with this process\n",
+            device.name()
+        ),
     };
     text
 }
@@ -64,7 +71,11 @@ fn measured(kernel: &TunedKernel) -> String {
 /// Formats `12 kernels: 1.31 ms by default, 1.02 ms tuned, 1.28 times as fast; …`
 pub fn summary(tuning: &Tuning) -> String {
     let (default, tuned) = tuning.totals();
-    let close = tuning.kernels.iter().filter(|kernel| kernel.default.seconds <= CLOSE * kernel.tuned.seconds).count();
+    let close = tuning
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.default.seconds <= CLOSE * kernel.tuned.seconds)
+        .count();
     let count = tuning.kernels.len();
     format!(
         "{count} kernel{}: {} by default, {} tuned, {:.2} times as fast; {close} of them within {CLOSE} times of the tuned one by default",

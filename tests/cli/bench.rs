@@ -27,11 +27,16 @@ const KEYS: [&str; 17] = [
 
 /// Returns the values of one line of JSON as text, in the order of [`KEYS`].
 fn values(line: &str) -> Vec<&str> {
-    let mut rest = line.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).expect("an object");
+    let mut rest =
+        line.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).expect("an object");
     let mut values = Vec::new();
     for (number, key) in KEYS.iter().enumerate() {
-        rest = rest.strip_prefix(&format!("\"{key}\":")).unwrap_or_else(|| panic!("{key} is not next: {rest}"));
-        let end = KEYS.get(number + 1).map_or(rest.len(), |next| rest.find(&format!(",\"{next}\":")).expect(next));
+        rest = rest
+            .strip_prefix(&format!("\"{key}\":"))
+            .unwrap_or_else(|| panic!("{key} is not next: {rest}"));
+        let end = KEYS
+            .get(number + 1)
+            .map_or(rest.len(), |next| rest.find(&format!(",\"{next}\":")).expect(next));
         values.push(&rest[..end]);
         rest = rest[end..].trim_start_matches(',');
     }
@@ -41,14 +46,27 @@ fn values(line: &str) -> Vec<&str> {
 
 #[test]
 fn json() {
-    let small = ["bench", "softmax", "--dim", "N=4", "--dim", "C=8", "--iterations", "3", "--json", "--device"];
+    let small = [
+        "bench",
+        "softmax",
+        "--dim",
+        "N=4",
+        "--dim",
+        "C=8",
+        "--iterations",
+        "3",
+        "--json",
+        "--device",
+    ];
     for &device in devices() {
         let run = tilec(small.iter().chain([&device])).ok();
         let lines: Vec<&str> = run.text().lines().collect();
         assert_eq!(lines.len(), 1);
         let values = values(lines[0]);
         assert_eq!(values[..3], ["\"softmax\"", format!("\"{device}\"").as_str(), "\"N=4, C=8\""]);
-        let number = |at: usize| values[at].parse::<f64>().unwrap_or_else(|_| panic!("{}: {}", KEYS[at], values[at]));
+        let number = |at: usize| {
+            values[at].parse::<f64>().unwrap_or_else(|_| panic!("{}: {}", KEYS[at], values[at]))
+        };
         let (first, median, fastest) = (number(3), number(4), number(7));
         assert!(0.0 < fastest && fastest <= median && median < first, "{}", run.text());
         assert_eq!(values[6], "3");
@@ -60,9 +78,16 @@ fn json() {
         // read and written.
         assert_eq!(values[9..11], ["160", "256"]);
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-4;
-        assert!(near(number(5), 160e-9 / median) && near(number(8), 256e-9 / median), "{}", run.text());
+        assert!(
+            near(number(5), 160e-9 / median) && near(number(8), 256e-9 / median),
+            "{}",
+            run.text()
+        );
         if device != "check" {
-            assert!(near(number(13), number(5) / number(11)) && near(number(14), number(8) / number(12)));
+            assert!(
+                near(number(13), number(5) / number(11))
+                    && near(number(14), number(8) / number(12))
+            );
         }
     }
 }
@@ -77,7 +102,9 @@ fn text() {
     let words: Vec<&str> = lines[1].split_whitespace().collect();
     assert_eq!(words[..4], ["layernorm", "N=2,", "C=8", "cpu"]);
     assert!(
-        lines[2].starts_with("cpu: ") && lines[2].contains("; peak, as measured: ") && lines[2].ends_with(" GB/s"),
+        lines[2].starts_with("cpu: ")
+            && lines[2].contains("; peak, as measured: ")
+            && lines[2].ends_with(" GB/s"),
         "{}",
         lines[2]
     );
@@ -87,8 +114,7 @@ fn text() {
 /// Files take sizes as for `tilec run`, and weights from their initializers.
 #[test]
 fn files() {
-    let source =
-        "model Net(units = 3, activation = relu)(X[N, 4]) -> (Y) { Y = X |> Dense(units, activation = activation); }\n";
+    let source = "model Net(units = 3, activation = relu)(X[N, 4]) -> (Y) { Y = X |> Dense(units, activation = activation); }\n";
     let path = program("bench_file", source);
     let path = path.to_str().unwrap();
     let run = tilec([
@@ -129,19 +155,40 @@ fn files() {
 #[test]
 fn sweeps() {
     let folder = empty_folder("bench_sweeps");
-    let source = "function product(A[M, K], B[K, N]) -> (C) { C[m, n: M, N] = +(A[m, k] * B[k, n]); }";
+    let source =
+        "function product(A[M, K], B[K, N]) -> (C) { C[m, n: M, N] = +(A[m, k] * B[k, n]); }";
     let path = program("bench_sweep", source);
     let plot = folder.join("plot.svg");
     let sweep = |more: &[&str]| {
-        let first = ["bench", path.to_str().unwrap(), "--dim", "M=48", "--dim", "N=64", "--iterations", "1"];
+        let first = [
+            "bench",
+            path.to_str().unwrap(),
+            "--dim",
+            "M=48",
+            "--dim",
+            "N=64",
+            "--iterations",
+            "1",
+        ];
         tilec(first.iter().chain(more))
     };
-    let drawn = ["--dim", "K=1,1_0,1e2", "--device", "cpu,reference", "--log-x", "--plot", plot.to_str().unwrap()];
+    let drawn = [
+        "--dim",
+        "K=1,1_0,1e2",
+        "--device",
+        "cpu,reference",
+        "--log-x",
+        "--plot",
+        plot.to_str().unwrap(),
+    ];
     let run = sweep(&drawn).ok();
     let lines: Vec<&str> = run.text().lines().collect();
-    let variants: Vec<&str> = lines[1..7].iter().map(|line| line.split("M=48, ").nth(1).unwrap()).collect();
+    let variants: Vec<&str> =
+        lines[1..7].iter().map(|line| line.split("M=48, ").nth(1).unwrap()).collect();
     for (at, (size, device)) in
-        [(1, "cpu"), (1, "reference"), (10, "cpu"), (10, "reference"), (100, "cpu")].iter().enumerate()
+        [(1, "cpu"), (1, "reference"), (10, "cpu"), (10, "reference"), (100, "cpu")]
+            .iter()
+            .enumerate()
     {
         assert!(
             variants[at].starts_with(&format!("N=64, K={size} ")) && variants[at].contains(device),
@@ -155,11 +202,25 @@ fn sweeps() {
         assert!(picture.contains(text), "{text}: {picture}");
     }
     // Two dimensions grow together.
-    let both = tilec(["bench", "softmax", "--dim", "N=1,2", "--dim", "C=3,4", "--iterations", "1", "--json"]).ok();
+    let both = tilec([
+        "bench",
+        "softmax",
+        "--dim",
+        "N=1,2",
+        "--dim",
+        "C=3,4",
+        "--iterations",
+        "1",
+        "--json",
+    ])
+    .ok();
     let variants: Vec<&str> = both.text().lines().map(|line| values(line)[2]).collect();
     assert_eq!(variants, ["\"N=1, C=3\"", "\"N=2, C=4\""]);
     let run = tilec(["bench", "softmax", "--dim", "N=1,2", "--dim", "C=3,4,5"]);
-    assert_eq!((run.code, run.err.as_str()), (2, "error: `C` has 3 sizes, and the dimension before it 2\n"));
+    assert_eq!(
+        (run.code, run.err.as_str()),
+        (2, "error: `C` has 3 sizes, and the dimension before it 2\n")
+    );
     let run = tilec(["run", path.to_str().unwrap(), "--dim", "K=1,2"]);
     let message = "error: `--dim K` takes one size; `tilec bench` sweeps over several\n";
     assert_eq!((run.code, run.err.as_str()), (2, message));
@@ -171,7 +232,9 @@ fn sweeps() {
 fn memory() {
     let source = "model Deep(X[N, 1024]) -> (Y) { Y = X |> repeat(16, Dense(1024)); }\n";
     let path = program("bench_memory", source);
-    let run = tilec(["bench", path.to_str().unwrap(), "--dim", "N=1", "--iterations", "1", "--json"]).ok();
+    let run =
+        tilec(["bench", path.to_str().unwrap(), "--dim", "N=1", "--iterations", "1", "--json"])
+            .ok();
     let values = values(run.text().trim_end());
     let [bytes, peak] = [10, 15].map(|at| values[at].parse::<u64>().unwrap());
     // Everything but the weights takes some ten MB.
@@ -252,29 +315,52 @@ fn bundled() {
         ("elementwise", &["N=2", "C=3"]),
     ] {
         let dims = dims.iter().flat_map(|dim| ["--dim", dim]);
-        let run = tilec(["bench", name, "--iterations", "1", "--json"].into_iter().chain(dims)).ok();
+        let run =
+            tilec(["bench", name, "--iterations", "1", "--json"].into_iter().chain(dims)).ok();
         assert_eq!(values(run.text().trim_end())[0], format!("\"{name}\""));
     }
 }
 
 /// Returns the workload and the size of each measurement, in order.
 fn sizes(run: &Run) -> Vec<String> {
-    let size = |line: &str| format!("{} {}", values(line)[0].trim_matches('"'), values(line)[2].trim_matches('"'));
+    let size = |line: &str| {
+        format!("{} {}", values(line)[0].trim_matches('"'), values(line)[2].trim_matches('"'))
+    };
     run.text().lines().map(size).collect()
 }
 
 #[test]
 fn sweep() {
     let picture = empty_folder("sweep").join("matmul.svg");
-    let run = tilec(["bench", "matmul", "--iterations", "1", "--json", "--plot", picture.to_str().unwrap()]).ok();
-    assert_eq!(sizes(&run), ["matmul M=K=N=256", "matmul M=K=N=512", "matmul M=K=N=1024", "matmul M=K=N=2048"]);
+    let run = tilec([
+        "bench",
+        "matmul",
+        "--iterations",
+        "1",
+        "--json",
+        "--plot",
+        picture.to_str().unwrap(),
+    ])
+    .ok();
+    assert_eq!(
+        sizes(&run),
+        ["matmul M=K=N=256", "matmul M=K=N=512", "matmul M=K=N=1024", "matmul M=K=N=2048"]
+    );
     assert!(picture.exists());
 }
 
 #[test]
 fn sweep_into_no_folder() {
     let picture = empty_folder("sweep_into_no_folder").join("no_such_folder").join("matmul.svg");
-    let run = tilec(["bench", "matmul", "--iterations", "1", "--json", "--plot", picture.to_str().unwrap()]);
+    let run = tilec([
+        "bench",
+        "matmul",
+        "--iterations",
+        "1",
+        "--json",
+        "--plot",
+        picture.to_str().unwrap(),
+    ]);
     // The error comes before the measurements, which would be lost.
     assert_eq!((run.code, run.text()), (1, ""));
     assert_snapshot!(run.err.replace(picture.to_str().unwrap(), "matmul.svg"), @"error: cannot write matmul.svg: No such file or directory (os error 2)");
@@ -285,9 +371,27 @@ fn sweep_on_two_devices() {
     let picture = empty_folder("two_devices").join("speed.svg");
     let path = picture.to_str().unwrap();
     // If two devices are the same, one is measured.
-    let run = tilec(["bench", "cpu-vs-gpu", "--device", "cpu", "--iterations", "1", "--json", "--plot", path]).ok();
+    let run = tilec([
+        "bench",
+        "cpu-vs-gpu",
+        "--device",
+        "cpu",
+        "--iterations",
+        "1",
+        "--json",
+        "--plot",
+        path,
+    ])
+    .ok();
     let squares = [64, 128, 256, 512, 1024, 2048].map(|n| format!("matmul M=K=N={n}"));
-    let rows = ["N=16, C=1024", "N=64, C=1024", "N=256, C=1024", "N=C=1024", "N=4096, C=1024", "N=16384, C=1024"];
+    let rows = [
+        "N=16, C=1024",
+        "N=64, C=1024",
+        "N=256, C=1024",
+        "N=C=1024",
+        "N=4096, C=1024",
+        "N=16384, C=1024",
+    ];
     let with_rows = |name: &'static str| rows.map(|size| format!("{name} {size}"));
     assert_eq!(sizes(&run), [squares, with_rows("elementwise"), with_rows("softmax")].concat());
     let picture = std::fs::read_to_string(picture).unwrap();

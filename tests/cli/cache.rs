@@ -11,7 +11,16 @@ fn kernels_are_kept() {
     let Some(device) = devices().iter().find(|device| device.starts_with("wgpu")) else { return };
     let folder = empty_folder("kernels_are_kept");
     let run_with = |folder: &Path| {
-        let softmax = ["run", "examples/softmax.tile", "--shape", "X=3x5", "--random", "1", "--device", device];
+        let softmax = [
+            "run",
+            "examples/softmax.tile",
+            "--shape",
+            "X=3x5",
+            "--random",
+            "1",
+            "--device",
+            device,
+        ];
         let run = tilec_with(&[("TILE_CACHE", folder.to_str().unwrap())], softmax).ok();
         let notes = run.notes().join("\n");
         (run.out, notes)
@@ -22,8 +31,9 @@ fn kernels_are_kept() {
     // Besides these there is a file of confirmed facts about the adapter, which need not have a
     // cache of kernels.
     let files = || fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
-    let is_of_kernels =
-        |path: &std::path::PathBuf| !path.file_name().unwrap().to_string_lossy().starts_with("confirmed");
+    let is_of_kernels = |path: &std::path::PathBuf| {
+        !path.file_name().unwrap().to_string_lossy().starts_with("confirmed")
+    };
     let Some(file) = files().find(is_of_kernels) else { return };
     let kept = fs::read(&file).unwrap();
     assert_eq!(run(), (results.clone(), String::new()));

@@ -15,7 +15,10 @@ fn check_is_silent_about_what_is_right() {
 
 #[test]
 fn fmt() {
-    let path = program("fmt", "// A product.\nfunction   f( A[M,K],B[K,N] )->( C ){C[i,j:M,N]=+(A[i,k]*B[k,j]);}");
+    let path = program(
+        "fmt",
+        "// A product.\nfunction   f( A[M,K],B[K,N] )->( C ){C[i,j:M,N]=+(A[i,k]*B[k,j]);}",
+    );
     let path = path.to_str().unwrap();
     let run = tilec(["fmt", "--check", path]);
     assert_eq!((run.code, run.text()), (1, format!("{path}\n").as_str()));
@@ -61,7 +64,16 @@ fn emit_native_programs() {
 #[test]
 fn emit_into_a_folder() {
     let folder = empty_folder("emit_into_a_folder");
-    let run = tilec(["examples/matmul.tile", "--emit", KINDS, "--dim", "N=32", "-o", folder.to_str().unwrap()]).ok();
+    let run = tilec([
+        "examples/matmul.tile",
+        "--emit",
+        KINDS,
+        "--dim",
+        "N=32",
+        "-o",
+        folder.to_str().unwrap(),
+    ])
+    .ok();
     assert_eq!(run.text(), "");
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
@@ -93,13 +105,25 @@ fn emit_assumes_sizes_and_says_so() {
     assert_eq!(tilec(["-q", "examples/matmul.tile", "--emit", "graph"]).ok().err, "");
 }
 
-const SCALE: &str = "function scale(X[N, 2], S) -> (Y, Total') {\n    Y = X * S;\n    Total'[] = +(X[i, j]);\n}\n";
+const SCALE: &str =
+    "function scale(X[N, 2], S) -> (Y, Total') {\n    Y = X * S;\n    Total'[] = +(X[i, j]);\n}\n";
 
 #[test]
 fn run_shows_outputs() {
     let path = program("run_shows_outputs", SCALE);
     let path = path.to_str().unwrap();
-    let arguments = ["run", path, "--input", "S=2.5", "--shape", "X=i32:3x2", "--random", "7", "--device", "cpu"];
+    let arguments = [
+        "run",
+        path,
+        "--input",
+        "S=2.5",
+        "--shape",
+        "X=i32:3x2",
+        "--random",
+        "7",
+        "--device",
+        "cpu",
+    ];
     assert_snapshot!(tilec(arguments).ok().text(), @"
     Y f32[3, 2]
     [[22.5 20.0]
@@ -115,8 +139,18 @@ fn run_shows_outputs() {
 fn run_writes_outputs() {
     let path = program("run_writes_outputs", SCALE);
     let folder = empty_folder("run_writes_outputs_to");
-    let arguments =
-        ["run", path.to_str().unwrap(), "--input", "S=3", "--dim", "N=5", "--random", "7", "--device", "cpu"];
+    let arguments = [
+        "run",
+        path.to_str().unwrap(),
+        "--input",
+        "S=3",
+        "--dim",
+        "N=5",
+        "--random",
+        "7",
+        "--device",
+        "cpu",
+    ];
     let output = ["--json", "--output-dir", folder.to_str().unwrap()];
     let run = tilec(arguments.iter().chain(&output).copied()).ok();
     assert_snapshot!(run.text().replace(folder.to_str().unwrap(), "FOLDER"), @r#"{"device":"cpu","outputs":[{"name":"Y","dtype":"f32","shape":[5,2],"file":"FOLDER/Y.npy"},{"name":"Total'","dtype":"f32","shape":[],"file":"FOLDER/Total_.npy"}]}"#);
@@ -125,9 +159,22 @@ fn run_writes_outputs() {
 
 #[test]
 fn outputs_have_files_of_their_own() {
-    let path = program("own_files", "function f(X[N]) -> (A_b, A_B, A') { A_b = X; A_B = -X; A' = 2 * X; }");
+    let path = program(
+        "own_files",
+        "function f(X[N]) -> (A_b, A_B, A') { A_b = X; A_B = -X; A' = 2 * X; }",
+    );
     let folder = empty_folder("own_files_to");
-    let arguments = ["run", path.to_str().unwrap(), "--dim", "N=3", "--random", "7", "--device", "cpu", "--output-dir"];
+    let arguments = [
+        "run",
+        path.to_str().unwrap(),
+        "--dim",
+        "N=3",
+        "--random",
+        "7",
+        "--device",
+        "cpu",
+        "--output-dir",
+    ];
     let run = tilec(arguments.iter().chain(&[folder.to_str().unwrap()]).copied()).ok();
     assert_snapshot!(run.text().replace(folder.to_str().unwrap(), "FOLDER"), @"
     A_b f32[3] FOLDER/A_b.npy
@@ -172,5 +219,9 @@ fn numbers_of_an_array_on_the_command_line() {
     assert_eq!(found.text(), "Y f32[2, 3]\n[[ 1.5  2.5  3.5]\n [ 4.5  5.5 -5.5]]\n");
     assert_eq!(run(&["X=[7, 8, 9]", "B=1,2,3"]).ok().text(), "Y f32[1, 3]\n[[ 8.0 10.0 12.0]]\n");
     let refused = run(&["X=1,2,3,4", "B=[0]"]);
-    assert!(refused.code == 1 && refused.err.contains("4 numbers do not fill [?, 3]"), "{}", refused.err);
+    assert!(
+        refused.code == 1 && refused.err.contains("4 numbers do not fill [?, 3]"),
+        "{}",
+        refused.err
+    );
 }

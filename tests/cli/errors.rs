@@ -34,7 +34,8 @@ fn unknown_name() {
 
 #[test]
 fn several_errors_at_once() {
-    let source = "function f(X[N]) -> (Y) {\n    A = X +;\n    B[i: N] = +(X[i]\n    Y = exq(X);\n}\n";
+    let source =
+        "function f(X[N]) -> (Y) {\n    A = X +;\n    B[i: N] = +(X[i]\n    Y = exq(X);\n}\n";
     assert_snapshot!(rejected("several", source, "check", &[]), @"
     [E0003] Error: expected an expression, found `;`
        ╭─[ f.tile:2:12 ]
@@ -60,7 +61,10 @@ fn several_errors_at_once() {
 fn in_an_imported_file() {
     let folder = empty_folder("imports");
     let files = [
-        ("net.tile", "import \"blocks/one.tile\";\n\nmodel Net(X[N]) -> (Y) { Y = X |> One() |> Two(); }\n"),
+        (
+            "net.tile",
+            "import \"blocks/one.tile\";\n\nmodel Net(X[N]) -> (Y) { Y = X |> One() |> Two(); }\n",
+        ),
         ("blocks/one.tile", "import \"two.tile\";\n\nlayer One()(X) -> (Y) { Y = X |> Two(); }\n"),
         ("blocks/two.tile", "layer Two()(X) -> (Y) { Y = X + Z; }\n"),
     ];
@@ -107,7 +111,8 @@ fn rank_mismatch() {
 
 #[test]
 fn dimension_conflict() {
-    let source = "function f(A[M, K], B[K, N]) -> (C) {\n    C[i, j: M, N] = +(A[i, k] * B[k, j]);\n}\n";
+    let source =
+        "function f(A[M, K], B[K, N]) -> (C) {\n    C[i, j: M, N] = +(A[i, k] * B[k, j]);\n}\n";
     let shapes = ["--shape", "A=2x3", "--shape", "B=4x5", "--random", "1"];
     assert_snapshot!(rejected("dimension_conflict", source, "run", &shapes), @"
     [E0213] Error: `K` is 4 in `B`, but 3 before
@@ -324,7 +329,10 @@ fn outputs_that_cannot_be_written() {
         run.err.replace(folder.to_str().unwrap(), "DIR")
     };
     let file = path.to_str().unwrap();
-    let run = ["run", file, "--shape", "X=2", "--random", "1", "--output", "Y=a.npy", "--output", "Y=b.npy"];
+    let run = [
+        "run", file, "--shape", "X=2", "--random", "1", "--output", "Y=a.npy", "--output",
+        "Y=b.npy",
+    ];
     assert_snapshot!(refused(&run, 2), @"error: output `Y` is given twice");
     let run = ["run", file, "--input", "X=1", "--input", "X=x.npy"];
     assert_snapshot!(refused(&run, 2), @"error: input `X` is given twice");
@@ -334,8 +342,10 @@ fn outputs_that_cannot_be_written() {
     let trace_over = ["run", program, "--shape", "X=2", "--random", "1", "--trace", program];
     assert_snapshot!(refused(&trace_over, 2), @"error: DIR/program.tile is read, and would be written over");
     assert_eq!(std::fs::read(program).unwrap(), std::fs::read(&path).unwrap());
-    let (same, again) = (format!("Y={}", copy.display()), format!("Z={}/./y.npy", folder.display()));
-    let run = ["run", file, "--shape", "X=2", "--random", "1", "--output", &same, "--output", &again];
+    let (same, again) =
+        (format!("Y={}", copy.display()), format!("Z={}/./y.npy", folder.display()));
+    let run =
+        ["run", file, "--shape", "X=2", "--random", "1", "--output", &same, "--output", &again];
     assert_snapshot!(refused(&run, 2), @"error: DIR/./y.npy would be written twice");
     let away = format!("Y={}/none/y.npy", folder.display());
     let run = ["run", file, "--shape", "X=2", "--random", "1", "--output", &away];
@@ -350,7 +360,8 @@ fn outputs_that_cannot_be_written() {
     assert_snapshot!(refused(&import, 2), @"error: DIR is a folder: the program wants a name, such as model.tile");
     assert!(!folder.with_extension("safetensors").exists());
     let trace = folder.join("none").join("t.json");
-    let bench = ["bench", file, "--shape", "X=2", "--device", "cpu", "--trace", trace.to_str().unwrap()];
+    let bench =
+        ["bench", file, "--shape", "X=2", "--device", "cpu", "--trace", trace.to_str().unwrap()];
     assert_snapshot!(refused(&bench, 1), @"error: cannot write DIR/none/t.json: No such file or directory (os error 2)");
     let bench = ["bench", program, "--shape", "X=2", "--device", "cpu", "--trace", program];
     assert_snapshot!(refused(&bench, 2), @"error: DIR/program.tile is read, and would be written over");
@@ -361,8 +372,16 @@ fn outputs_that_cannot_be_written() {
     let input = folder.join("Y.npy");
     std::fs::copy(digits, &input).unwrap();
     let given = format!("X={}", input.display());
-    let images = self::program("output_of_images", "function f(X[N, H, W]) -> (Y) { Y = X + X; }\n");
-    let run = ["run", images.to_str().unwrap(), "--input", &given, "--output-dir", folder.to_str().unwrap()];
+    let images =
+        self::program("output_of_images", "function f(X[N, H, W]) -> (Y) { Y = X + X; }\n");
+    let run = [
+        "run",
+        images.to_str().unwrap(),
+        "--input",
+        &given,
+        "--output-dir",
+        folder.to_str().unwrap(),
+    ];
     assert_snapshot!(refused(&run, 2), @"error: DIR/Y.npy is read, and would be written over");
     assert_eq!(std::fs::read(&input).unwrap(), std::fs::read(digits).unwrap());
 }

@@ -11,9 +11,11 @@ use crate::points::Points;
 fn trained(name: &str) -> Points {
     let case = Points::new(name);
     let table = fs::read_to_string(case.folder.join("points.csv")).unwrap();
-    let bare: String = table.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
+    let bare: String =
+        table.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
     fs::write(case.folder.join("bare.csv"), bare).unwrap();
-    let options = "--data @points.csv --validation @points.csv --save @w.safetensors --log @log.jsonl -q";
+    let options =
+        "--data @points.csv --validation @points.csv --save @w.safetensors --log @log.jsonl -q";
     case.run("train", options).ok();
     case
 }
@@ -29,8 +31,11 @@ fn evaluation_gives_the_numbers_of_validation() {
     let log = fs::read_to_string(case.folder.join("log.jsonl")).unwrap();
     let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     for options in ["", "--batch-size 60", "--batch-size 7"] {
-        let [result] = &json(&case, "evaluate", &format!("--data @points.csv --weights @w.safetensors {options}"))[..]
-        else {
+        let [result] = &json(
+            &case,
+            "evaluate",
+            &format!("--data @points.csv --weights @w.safetensors {options}"),
+        )[..] else {
             panic!("one line")
         };
         assert_eq!(result["samples"], 60);
@@ -52,12 +57,18 @@ fn predictions_are_those_that_the_accuracy_counts() {
     let rows = json(&case, "predict", "@points.csv --weights @w.safetensors --top 2");
     assert_eq!(rows.len(), 60);
     let labels = fs::read_to_string(case.folder.join("points.csv")).unwrap();
-    let labels: Vec<u64> = labels.lines().skip(1).map(|line| line[line.len() - 1..].parse().unwrap()).collect();
-    let right = rows.iter().zip(&labels).filter(|(row, label)| row["classes"][0]["index"] == **label).count();
+    let labels: Vec<u64> =
+        labels.lines().skip(1).map(|line| line[line.len() - 1..].parse().unwrap()).collect();
+    let right = rows
+        .iter()
+        .zip(&labels)
+        .filter(|(row, label)| row["classes"][0]["index"] == **label)
+        .count();
     let result = &json(&case, "evaluate", "--data @points.csv --weights @w.safetensors")[0];
     let accuracy = result["accuracy"].as_f64().unwrap();
     assert!((accuracy - right as f64 / 60.0).abs() < 1e-6, "{accuracy} and {right} of 60");
-    let sum = rows[0]["classes"][0]["score"].as_f64().unwrap() + rows[0]["classes"][1]["score"].as_f64().unwrap();
+    let sum = rows[0]["classes"][0]["score"].as_f64().unwrap()
+        + rows[0]["classes"][1]["score"].as_f64().unwrap();
     assert!((sum - 1.0).abs() < 1e-6, "{sum}");
     // A table without targets, and batches of another size, give the same.
     let bare = json(&case, "predict", "@bare.csv --weights @w.safetensors --top 2 --batch-size 60");
@@ -65,9 +76,14 @@ fn predictions_are_those_that_the_accuracy_counts() {
         assert_eq!(row["classes"][0]["index"], bare["classes"][0]["index"]);
     }
     fs::write(case.folder.join("labels.txt"), "outside\ninside\n").unwrap();
-    let named = case.run("predict", "@points.csv --weights @w.safetensors --labels @labels.txt").ok();
+    let named =
+        case.run("predict", "@points.csv --weights @w.safetensors --labels @labels.txt").ok();
     let first = if rows[0]["classes"][0]["index"] == 1 { "inside" } else { "outside" };
-    assert!(named.text().lines().next().unwrap().contains(&format!("[0]  {first} 0.")), "{}", named.text());
+    assert!(
+        named.text().lines().next().unwrap().contains(&format!("[0]  {first} 0.")),
+        "{}",
+        named.text()
+    );
 }
 
 #[test]
@@ -115,7 +131,8 @@ fn classes_keep_their_names() {
     let result = &json(&case, "evaluate", "--data @new --weights @w.safetensors")[0];
     assert_eq!((&result["samples"], &result["accuracy"]), (&Value::from(4), &Value::from(1.0)));
     let found = case.run("predict", "@new @all/dark/0.png --weights @w.safetensors").ok();
-    let names: Vec<&str> = found.text().lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
+    let names: Vec<&str> =
+        found.text().lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
     assert_eq!(names, ["light", "light", "light", "light", "dark"]);
     // A folder with a class that the weights do not know, and training that goes on.
     fs::rename(case.folder.join("new/light"), case.folder.join("new/blue")).unwrap();
@@ -130,15 +147,26 @@ fn classes_keep_their_names() {
 #[test]
 fn a_thousand_classes_are_those_of_imagenet() {
     let case = Points::new("imagenet");
-    fs::write(case.folder.join("points.tile"), "function same(X[N, 1000]) -> (Y) { Y = X + 0; }").unwrap();
+    fs::write(case.folder.join("points.tile"), "function same(X[N, 1000]) -> (Y) { Y = X + 0; }")
+        .unwrap();
     let row = |cell: &dyn Fn(usize) -> String| (0..1000).map(cell).collect::<Vec<_>>().join(",");
     let scores = row(&|number| if number == 281 { "5" } else { "-5" }.to_owned());
-    fs::write(case.folder.join("bare.csv"), format!("{}\n{scores}\n", row(&|number| format!("x{number}")))).unwrap();
+    fs::write(
+        case.folder.join("bare.csv"),
+        format!("{}\n{scores}\n", row(&|number| format!("x{number}"))),
+    )
+    .unwrap();
     let found = case.run("predict", "@bare.csv").ok();
-    assert!(found.text().starts_with(&format!("{}[0]  tabby 0.", case.path("bare.csv"))), "{}", found.text());
+    assert!(
+        found.text().starts_with(&format!("{}[0]  tabby 0.", case.path("bare.csv"))),
+        "{}",
+        found.text()
+    );
     assert!(found.err.contains("those of ImageNet"), "{}", found.err);
     fs::write(case.folder.join("labels.txt"), "name\n".repeat(1000)).unwrap();
-    assert!(case.run("predict", "@bare.csv --labels @labels.txt").ok().text().contains("  name 0."));
+    assert!(
+        case.run("predict", "@bare.csv --labels @labels.txt").ok().text().contains("  name 0.")
+    );
 }
 
 /// An output with several axes, as of a segmentation, is no list of classes. Only the first output
@@ -152,7 +180,11 @@ fn other_outputs_than_classes() {
     fs::write(case.folder.join("bare.csv"), "a,b\n1,2\n").unwrap();
     let found = case.run("predict", "@bare.csv").ok();
     assert!(found.text().ends_with("  1.000000 2.000000 2.000000 4.000000\n"), "{}", found.text());
-    fs::write(case.folder.join("points.tile"), "model Two(X[N, 2]) -> (Y, Z) { Y = X + 1; Z = 2 * X; }").unwrap();
+    fs::write(
+        case.folder.join("points.tile"),
+        "model Two(X[N, 2]) -> (Y, Z) { Y = X + 1; Z = 2 * X; }",
+    )
+    .unwrap();
     let found = case.run("predict", "@bare.csv").ok();
     assert!(found.text().ends_with("  2.000000 3.000000\n"), "{}", found.text());
     assert!(found.err.contains("only `Y` is shown: `tilec run` also gives Z"), "{}", found.err);

@@ -24,7 +24,8 @@ fn tensors(folder: &Path) -> Vec<(String, PathBuf)> {
 }
 
 fn read(path: &Path) -> Tensor {
-    let file = std::fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let file =
+        std::fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     npy::read(file).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -36,7 +37,10 @@ fn assert_close(what: &str, found: &Tensor, expected: &Tensor) {
     let scale = expected_values.iter().fold(1e-3, |most: f64, v| most.max(v.abs()));
     let tolerance = if expected.dtype().is_float() { 1e-5 * scale } else { 0.0 };
     for (place, (found, expected)) in found.to_f64s().into_iter().zip(expected_values).enumerate() {
-        assert!((found - expected).abs() <= tolerance, "{what}: {found} instead of {expected} at {place}");
+        assert!(
+            (found - expected).abs() <= tolerance,
+            "{what}: {found} instead of {expected} at {place}"
+        );
     }
 }
 
@@ -44,7 +48,13 @@ fn assert_close(what: &str, found: &Tensor, expected: &Tensor) {
 fn check(example: &str, entry: &str, inputs: &[(String, PathBuf)], expected: &Path, device: &str) {
     let output = empty_folder(&format!("{example}-{entry}-{}", device.replace(':', "")));
     let mut arguments: Vec<String> = vec!["run".into(), format!("examples/{example}.tile")];
-    arguments.extend(["--entry".into(), entry.into(), "--device".into(), device.into(), "--output-dir".into()]);
+    arguments.extend([
+        "--entry".into(),
+        entry.into(),
+        "--device".into(),
+        device.into(),
+        "--output-dir".into(),
+    ]);
     arguments.push(output.display().to_string());
     for (name, path) in inputs {
         arguments.extend(["--input".into(), format!("{name}={}", path.display())]);
@@ -61,7 +71,9 @@ fn check(example: &str, entry: &str, inputs: &[(String, PathBuf)], expected: &Pa
 /// Checks all entries of an example for which there are values.
 fn check_all(example: &str, device: &str) {
     let golden = root().join("tests/golden").join(example);
-    for folder in std::fs::read_dir(&golden).unwrap_or_else(|error| panic!("{}: {error}", golden.display())) {
+    for folder in
+        std::fs::read_dir(&golden).unwrap_or_else(|error| panic!("{}: {error}", golden.display()))
+    {
         let folder = folder.unwrap().path();
         let entry = folder.file_name().unwrap().to_str().unwrap();
         check(example, entry, &tensors(&folder), &folder.join("expected"), device);
@@ -88,23 +100,39 @@ examples! {
 /// Real digits, with the weights that ship beside them.
 #[test]
 fn mnist_digits() {
-    let inputs: Vec<_> =
-        tensors(&root().join("examples/digits")).into_iter().filter(|(name, _)| name != "labels").collect();
+    let inputs: Vec<_> = tensors(&root().join("examples/digits"))
+        .into_iter()
+        .filter(|(name, _)| name != "labels")
+        .collect();
     for device in devices() {
-        check("mnist_digits", "mnist_digits", &inputs, &root().join("tests/golden/mnist_digits/expected"), device);
+        check(
+            "mnist_digits",
+            "mnist_digits",
+            &inputs,
+            &root().join("tests/golden/mnist_digits/expected"),
+            device,
+        );
     }
     let probability = read(&root().join("tests/golden/mnist_digits/expected/Probability.npy"));
     let labels = read(&root().join("examples/digits/labels.npy")).to_f64s();
-    let found =
-        probability.to_f64s().chunks(10).map(argmax).zip(labels).filter(|(f, label)| *f as f64 == *label).count();
+    let found = probability
+        .to_f64s()
+        .chunks(10)
+        .map(argmax)
+        .zip(labels)
+        .filter(|(f, label)| *f as f64 == *label)
+        .count();
     assert_eq!(found, 35, "of 36 digits");
 }
 
 #[test]
 fn recognise_digits() {
     let digits = root().join("examples/digits");
-    let inputs = [("Image", "Image"), ("Label", "labels"), ("Kernel", "Kernel"), ("Weights", "Weights")];
-    let inputs = inputs.map(|(name, file)| format!("{name}={}", digits.join(file).with_extension("npy").display()));
+    let inputs =
+        [("Image", "Image"), ("Label", "labels"), ("Kernel", "Kernel"), ("Weights", "Weights")];
+    let inputs = inputs.map(|(name, file)| {
+        format!("{name}={}", digits.join(file).with_extension("npy").display())
+    });
     let program = root().join("examples/recognise_digits.tile").display().to_string();
     for device in devices() {
         let arguments = ["run", &program, "--device", device].map(str::to_owned);
@@ -141,12 +169,21 @@ fn kernels_and_traffic_of_models() {
         let text = run.text();
         assert!(text.contains("\nin each run:"), "{text}");
         let steps = text.lines().skip_while(|line| !line.starts_with("in each run:")).skip(1);
-        let kernels = steps.filter(|line| line.split_whitespace().next().is_some_and(|n| n.parse::<u32>().is_ok()));
-        let traffic = text.lines().find_map(|line| line.trim().strip_prefix("traffic")).expect("the plan's traffic");
+        let kernels = steps.filter(|line| {
+            line.split_whitespace().next().is_some_and(|n| n.parse::<u32>().is_ok())
+        });
+        let traffic = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("traffic"))
+            .expect("the plan's traffic");
         format!("{name}: {} kernels, {}\n", kernels.count(), traffic.trim())
     };
     let image = ["N=1", "H=224", "W=224"];
-    let all = [of("mobilenet", &image), of("resnet50", &image), of("transformer_encoder", &["N=1", "T=1024"])];
+    let all = [
+        of("mobilenet", &image),
+        of("resnet50", &image),
+        of("transformer_encoder", &["N=1", "T=1024"]),
+    ];
     insta::assert_snapshot!(all.concat(), @"
     mobilenet: 30 kernels, 57.9 MB  1.00 times the least, 57.9 MB
     resnet50: 60 kernels, 214.2 MB  1.12 times the least, 191.7 MB

@@ -41,7 +41,8 @@ fn words(folder: &Path, line: &str) -> Vec<OsString> {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -55,7 +56,8 @@ fn imports_from_outside_are_not_read() {
     symlink("../secret.tile", folder.join("program/link.tile")).unwrap();
     assert!(Command::new("mkfifo").arg(folder.join("program/fifo")).status().unwrap().success());
     let check = |import: &str, options: &[&str]| {
-        fs::write(&main, format!("import \"{import}\";\nfunction g(X[N]) -> (Y) {{ Y = X; }}\n")).unwrap();
+        fs::write(&main, format!("import \"{import}\";\nfunction g(X[N]) -> (Y) {{ Y = X; }}\n"))
+            .unwrap();
         let run = tilec(["check", main.to_str().unwrap()].iter().chain(options));
         (run.code, run.err.replace(folder.to_str().unwrap(), "DIR"))
     };
@@ -74,7 +76,12 @@ fn imports_from_outside_are_not_read() {
     "#);
     for import in ["link.tile", "/etc/passwd", "/dev/zero", "/etc/none", "../none.tile"] {
         let (code, said) = check(import, &[]);
-        assert!(code == 1 && said.contains("[E0135]") && said.contains("is outside of the program's folder"), "{said}");
+        assert!(
+            code == 1
+                && said.contains("[E0135]")
+                && said.contains("is outside of the program's folder"),
+            "{said}"
+        );
         assert!(!said.contains("root:") && !said.contains("this is secret"), "{said}");
     }
     let (code, said) = check("fifo", &[]);
@@ -125,15 +132,29 @@ fn names_of_files_are_any_bytes() {
         option("--plot", path(".svg")),
     ];
     run(&train);
-    run(&[train.concat(), vec!["--epochs".into(), "4".into()], option("--resume", path(".safetensors"))]);
+    run(&[
+        train.concat(),
+        vec!["--epochs".into(), "4".into()],
+        option("--resume", path(".safetensors")),
+    ]);
     let data = base.join(OsStr::from_bytes(b"\xfd"));
     fs::create_dir(&data).unwrap();
     fs::copy(path(".csv"), data.join(OsStr::from_bytes(b"\xfc.csv"))).unwrap();
-    run(&[vec!["train".into(), program.clone(), "--epochs".into(), "1".into()], option("--data", data)]);
+    run(&[
+        vec!["train".into(), program.clone(), "--epochs".into(), "1".into()],
+        option("--data", data),
+    ]);
     assert_eq!(fs::read_to_string(path(".jsonl")).unwrap().lines().count(), 4);
     let rows = "X=2x3";
     let outputs = [
-        vec!["run".into(), program.clone(), "--shape".into(), rows.into(), "--random".into(), "1".into()],
+        vec![
+            "run".into(),
+            program.clone(),
+            "--shape".into(),
+            rows.into(),
+            "--random".into(),
+            "1".into(),
+        ],
         option("--weights", path(".npz")),
         option("--output-dir", path(".outputs")),
     ];
@@ -142,9 +163,16 @@ fn names_of_files_are_any_bytes() {
     run(&[outputs.concat(), output]);
     assert_eq!(fs::read(path(".outputs").join("Y.npy")).unwrap(), fs::read(path("y.npy")).unwrap());
     fs::write(path("f.tile"), "function f(X[N, K]) -> (Y) { Y = X + X; }").unwrap();
-    let doubled = vec!["run".into(), path("f.tile").into(), "--input".into(), equals("X=", path("y.npy"))];
+    let doubled =
+        vec!["run".into(), path("f.tile").into(), "--input".into(), equals("X=", path("y.npy"))];
     assert!(run(&[doubled]).text().contains("f32[2, 1]"));
-    let bench = vec!["bench".into(), path("f.tile").into(), "--iterations".into(), "1".into(), "--json".into()];
+    let bench = vec![
+        "bench".into(),
+        path("f.tile").into(),
+        "--iterations".into(),
+        "1".into(),
+        "--json".into(),
+    ];
     run(&[bench, vec!["--shape".into(), rows.into()], option("--trace", path(".json"))]);
     fs::copy("tests/golden/onnx/attention.onnx", path(".onnx")).unwrap();
     run(&[vec!["import".into(), path(".onnx").into()], option("-o", path(".imported.tile"))]);
@@ -159,13 +187,18 @@ fn limited(blocks: u32, arguments: &[OsString]) -> Run {
     command.arg("-c").arg(line).arg(env!("CARGO_BIN_EXE_tilec")).args(arguments);
     let output = command.env("TILE_DEVICE", "cpu").env("TILE_CACHE", "").output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
-    Run { code: output.status.code().unwrap_or_else(|| panic!("a signal ended it: {err}")), out: output.stdout, err }
+    Run {
+        code: output.status.code().unwrap_or_else(|| panic!("a signal ended it: {err}")),
+        out: output.stdout,
+        err,
+    }
 }
 
 #[test]
 fn a_full_disk_leaves_what_was_there() {
     let folder = network(empty_folder("full_disk"));
-    let saved = "train @m.tile --data @d.csv --save @w.safetensors --save-best @w.npz --log @log.jsonl -q";
+    let saved =
+        "train @m.tile --data @d.csv --save @w.safetensors --save-best @w.npz --log @log.jsonl -q";
     tilec(words(&folder, saved)).ok();
     let before = names(&folder);
     let files = ["w.safetensors", "w.npz", "log.jsonl"].map(|name| folder.join(name));
@@ -181,11 +214,15 @@ fn a_full_disk_leaves_what_was_there() {
         "@m.tile --emit msl --dim N=64 -o @out",
     ] {
         if line.contains("y.png") {
-            fs::write(folder.join("f.tile"), "function f(X[H, W, C]) -> (Y) { Y = X * 255; }").unwrap();
+            fs::write(folder.join("f.tile"), "function f(X[H, W, C]) -> (Y) { Y = X * 255; }")
+                .unwrap();
         }
         let run = limited(1, &words(&folder, line));
         let said = &run.err;
-        assert!(run.code == 3 && said.contains("cannot write") && !said.contains("ZipWriter"), "{line}: {said}");
+        assert!(
+            run.code == 3 && said.contains("cannot write") && !said.contains("ZipWriter"),
+            "{line}: {said}"
+        );
         assert!(said.lines().count() == 1, "{line}: {said}");
     }
     fs::remove_file(folder.join("f.tile")).unwrap();
@@ -193,7 +230,8 @@ fn a_full_disk_leaves_what_was_there() {
     assert_eq!(names(&folder), before);
     assert_eq!(files.map(|file| fs::read(file).unwrap()), contents);
     // A log has the lines for which there was room.
-    let run = limited(1, &words(&folder, "train @m.tile --data @d.csv --epochs 100 --log @log.jsonl -q"));
+    let run =
+        limited(1, &words(&folder, "train @m.tile --data @d.csv --epochs 100 --log @log.jsonl -q"));
     assert!(run.code == 3 && run.err.contains("cannot write"), "{}", run.err);
     let log = fs::read_to_string(folder.join("log.jsonl")).unwrap();
     assert!(log.ends_with("}\n") && log.len() <= 512 && log.lines().count() > 3, "{log}");
@@ -219,20 +257,28 @@ fn kill_after(mut child: Child, file: &Path) {
 fn a_crash_leaves_whole_files_to_go_on_with() {
     let folder = network(empty_folder("crash"));
     let options = "train @m.tile --data @d.csv --device cpu -q --save @w.npz --save-best @best.npz --log @log.jsonl";
-    kill_after(spawn(&words(&folder, &format!("{options} --epochs 1000000"))), &folder.join("w.npz"));
+    kill_after(
+        spawn(&words(&folder, &format!("{options} --epochs 1000000"))),
+        &folder.join("w.npz"),
+    );
     assert_eq!(names(&folder), ["best.npz", "d.csv", "log.jsonl", "m.tile", "w.npz"]);
     let log = || fs::read_to_string(folder.join("log.jsonl")).unwrap();
     // As if the process had been killed before it wrote the last line.
-    fs::write(folder.join("log.jsonl"), log().lines().take(1).collect::<String>() + "\n{\"epo").unwrap();
+    fs::write(folder.join("log.jsonl"), log().lines().take(1).collect::<String>() + "\n{\"epo")
+        .unwrap();
     let epochs = |name: &str| format!("{options} --epochs 200").replace("@log", name);
     let resumed = format!("{} --resume @w.npz", epochs("@log"));
     tilec(words(&folder, &resumed)).ok();
     let whole = epochs("@whole").replace("@w.npz", "@whole.npz").replace("@best", "@whole_best");
     tilec(words(&folder, &whole)).ok();
     for (one, other) in [("w.npz", "whole.npz"), ("best.npz", "whole_best.npz")] {
-        assert!(fs::read(folder.join(one)).unwrap() == fs::read(folder.join(other)).unwrap(), "{one}");
+        assert!(
+            fs::read(folder.join(one)).unwrap() == fs::read(folder.join(other)).unwrap(),
+            "{one}"
+        );
     }
-    let numbers: Vec<String> = log().lines().map(|line| line[..line.find(',').unwrap()].to_owned()).collect();
+    let numbers: Vec<String> =
+        log().lines().map(|line| line[..line.find(',').unwrap()].to_owned()).collect();
     let expected: Vec<String> = (1..=200).map(|number| format!("{{\"epoch\":{number}")).collect();
     assert_eq!(numbers, expected);
 }
@@ -243,7 +289,8 @@ fn a_pipe_takes_an_output() {
     let folder = network(empty_folder("pipes"));
     fs::write(folder.join("f.tile"), "function f(X[N]) -> (Y) { Y = X + 1; }").unwrap();
     assert!(Command::new("mkfifo").arg(folder.join("y.npy")).status().unwrap().success());
-    let reader = Command::new("cat").arg(folder.join("y.npy")).stdout(Stdio::piped()).spawn().unwrap();
+    let reader =
+        Command::new("cat").arg(folder.join("y.npy")).stdout(Stdio::piped()).spawn().unwrap();
     tilec(words(&folder, "run @f.tile --shape X=3 --random 1 --output Y=@y.npy")).ok();
     let read = reader.wait_with_output().unwrap().stdout;
     assert!(read.starts_with(b"\x93NUMPY") && read.len() == 128 + 12, "{}", read.len());

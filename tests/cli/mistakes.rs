@@ -61,10 +61,13 @@ fn run(folder: &Path, command: &str) -> (i32, String) {
 fn stable(text: &str) -> String {
     let mut lines = String::new();
     for line in text.lines().filter(|line| !line.starts_with("note: on cpu (")) {
-        let losses =
-            line.split_once("(the loss was ").and_then(|(start, rest)| Some((start, rest.split_once(" before)")?.1)));
-        let line =
-            losses.map_or_else(|| line.to_owned(), |(start, end)| format!("{start}(the loss was … before){end}"));
+        let losses = line
+            .split_once("(the loss was ")
+            .and_then(|(start, rest)| Some((start, rest.split_once(" before)")?.1)));
+        let line = losses.map_or_else(
+            || line.to_owned(),
+            |(start, end)| format!("{start}(the loss was … before){end}"),
+        );
         lines += &format!("{}\n", line.trim_end());
     }
     lines
@@ -78,7 +81,8 @@ fn every_mistake_has_a_message_that_helps() {
     fs::write(folder.join("net.tile"), NET).unwrap();
     let (code, said) = run(&folder, "train net.tile --data points.csv --save net.safetensors");
     assert_eq!(code, 0, "{said}");
-    let tables = [syntax::MISTAKES, names::MISTAKES, shapes::MISTAKES, files::MISTAKES, commands::MISTAKES];
+    let tables =
+        [syntax::MISTAKES, names::MISTAKES, shapes::MISTAKES, files::MISTAKES, commands::MISTAKES];
     let (mut all, mut wrong) = (String::new(), Vec::new());
     for (name, program, command, says) in tables.into_iter().flatten() {
         let program = match program {

@@ -32,7 +32,17 @@ fn an_imported_model_runs_with_its_weights() {
     let file = file.to_str().unwrap();
     tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]).ok();
     let weights = folder.join("attention.safetensors");
-    tilec(["run", file, "--weights", weights.to_str().unwrap(), "--random", "1", "--device", "cpu"]).ok();
+    tilec([
+        "run",
+        file,
+        "--weights",
+        weights.to_str().unwrap(),
+        "--random",
+        "1",
+        "--device",
+        "cpu",
+    ])
+    .ok();
     tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]).ok();
     std::fs::remove_file(file).unwrap();
     let run = tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]);
@@ -79,7 +89,9 @@ fn a_model_has_a_table_of_its_nodes() {
 
 #[test]
 fn a_model_has_kernels_in_every_language() {
-    let run = tilec(["tests/golden/onnx/convolutions.onnx", "--emit", "plan,msl", "--dim", "batch=2"]).ok();
+    let run =
+        tilec(["tests/golden/onnx/convolutions.onnx", "--emit", "plan,msl", "--dim", "batch=2"])
+            .ok();
     assert!(run.text().contains("plan golden for generic"), "{}", run.text());
     assert!(run.text().contains("kernel void"), "{}", run.text());
 }
@@ -101,8 +113,10 @@ fn every_command_takes_the_values_of_inputs() {
     const RATED: &str = "tests/golden/onnx/sample_rate.onnx";
     let folder = empty_folder("onnx-values");
     let sizes = folder.join("sizes.npy");
-    let tensor =
-        Tensor::from_scalars(TensorType::new(DType::I64, [3]), [3, 2, 4].map(|n| Scalar::from_i64(DType::I64, n)));
+    let tensor = Tensor::from_scalars(
+        TensorType::new(DType::I64, [3]),
+        [3, 2, 4].map(|n| Scalar::from_i64(DType::I64, n)),
+    );
     npy::write(&tensor.unwrap(), std::fs::File::create(&sizes).unwrap()).unwrap();
     let sizes = format!("sizes={}", sizes.display());
     let run = |command: &[&str], rate: &str, time: &str| {
@@ -112,13 +126,20 @@ fn every_command_takes_the_values_of_inputs() {
     };
     for (rate, time, kernel) in [("16000", "time=9", "slow"), ("8000", "time=6", "fast")] {
         let text = run(&["import", RATED], rate, time).ok().text().to_owned();
-        assert!(text.contains(&format!("{kernel} = Conv1D(2, 3")) && !text.contains("Rate"), "{text}");
+        assert!(
+            text.contains(&format!("{kernel} = Conv1D(2, 3")) && !text.contains("Rate"),
+            "{text}"
+        );
         let text = run(&["summary", RATED], rate, time).ok().text().to_owned();
         assert!(text.contains("(1, 2, 4)") && text.contains("(3, 2, 4)"), "{text}");
-        let text = run(&[RATED, "--emit", "graph", "--target", "cpu"], rate, time).ok().text().to_owned();
+        let text =
+            run(&[RATED, "--emit", "graph", "--target", "cpu"], rate, time).ok().text().to_owned();
         assert!(text.contains("f32[3, 2, 4]"), "{text}");
         run(&["bench", RATED, "--device", "cpu", "--iterations", "1"], rate, time).ok();
-        let text = run(&["run", RATED, "--device", "cpu", "--random", "1"], rate, time).ok().text().to_owned();
+        let text = run(&["run", RATED, "--device", "cpu", "--random", "1"], rate, time)
+            .ok()
+            .text()
+            .to_owned();
         assert!(text.starts_with("Y f32[3, 2, 4]"), "{text}");
     }
     let wrong = run(&["summary", RATED], "2.5", "time=9").err;

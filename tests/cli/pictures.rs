@@ -28,14 +28,20 @@ fn in_and_out() {
     let png = file("out.png");
     let said = run(&negative, &["--input", &input, "--output", &format!("Out={png}")]).ok();
     assert_eq!(said.text(), format!("Out f32[37, 53, 3] {png}\n"));
-    let (before, after) = (pixels(Path::new(SHAPES)).into_rgb8(), pixels(Path::new(&png)).into_rgb8());
+    let (before, after) =
+        (pixels(Path::new(SHAPES)).into_rgb8(), pixels(Path::new(&png)).into_rgb8());
     assert!(before.iter().zip(after.iter()).all(|(a, b)| a + b == 255));
 
     // A given size resizes the picture; values that were scaled are written as colors.
     let sized = ["--input", &input, "--shape", "Image=20x30x3", "--pictures", "keras-tf", "--json"];
-    let said = run(&negative, &[&sized[..], &["--output", &format!("Out={}", file("out.jpg"))]].concat()).ok();
+    let said =
+        run(&negative, &[&sized[..], &["--output", &format!("Out={}", file("out.jpg"))]].concat())
+            .ok();
     assert!(said.text().contains("\"shape\":[20,30,3],\"file\":"), "{}", said.text());
-    assert_eq!((pixels(&out.join("out.jpg")).width(), pixels(&out.join("out.jpg")).height()), (30, 20));
+    assert_eq!(
+        (pixels(&out.join("out.jpg")).width(), pixels(&out.join("out.jpg")).height()),
+        (30, 20)
+    );
 
     // A folder for all outputs, and an array.
     let array = format!("Out={}", file("array.npy"));
@@ -43,8 +49,7 @@ fn in_and_out() {
     assert!(out.join("array.npy").is_file() && !out.join("all/Out.npy").exists());
 
     // The sizes of one input follow from an array for another.
-    let two =
-        "function two(Mask[H, W], Image[H, W, 3]) -> (Out) { Out[y, x, c: H, W, 3] = +(Image[y, x, c] * Mask[y, x]); }";
+    let two = "function two(Mask[H, W], Image[H, W, 3]) -> (Out) { Out[y, x, c: H, W, 3] = +(Image[y, x, c] * Mask[y, x]); }";
     let two = program("pictures-two", two);
     let mask = out.join("mask.npy");
     let ones = tile_runtime::Tensor::from_f32([10, 12], &[1.0; 120]).unwrap();
@@ -58,7 +63,15 @@ fn in_and_out() {
 fn for_onnx() {
     let input = format!("X={SHAPES}");
     for values in ["raw", "torchvision"] {
-        tilec(["run", "tests/golden/onnx/convolutions.onnx", "--input", &input, "--pictures", values]).ok();
+        tilec([
+            "run",
+            "tests/golden/onnx/convolutions.onnx",
+            "--input",
+            &input,
+            "--pictures",
+            values,
+        ])
+        .ok();
     }
 }
 
@@ -66,13 +79,17 @@ fn for_onnx() {
 fn refused() {
     let negative = program("pictures-refused", NEGATIVE);
     let any = program("pictures-any", "function any(X) -> (Y) { Y = X + 1; }");
-    let wide = program("pictures-wide", "function wide(X[H, W]) -> (Y) { Y[y, x, c: H, W, 7] = =(X[y, x]); }");
+    let wide = program(
+        "pictures-wide",
+        "function wide(X[H, W]) -> (Y) { Y[y, x, c: H, W, 7] = =(X[y, x]); }",
+    );
     let folder = empty_folder("pictures-broken");
     // Returns the message without the place in the program.
     let refused = |program: &Path, arguments: &[&str]| {
         let run = run(program, arguments);
         assert_ne!(run.code, 0);
-        let mut lines = run.err.lines().filter(|line| line.contains("rror: ") && !line.contains("XDG"));
+        let mut lines =
+            run.err.lines().filter(|line| line.contains("rror: ") && !line.contains("XDG"));
         lines.next().unwrap().replace(&folder.display().to_string(), "FOLDER")
     };
     let (broken, out) = (folder.join("broken.png"), folder.join("out.png"));
@@ -83,7 +100,10 @@ fn refused() {
         refused(&negative, &["--input", "Image=none.jpg"]),
         refused(&negative, &["--input", &image, "--shape", "Image=2x8x8x3"]),
         refused(&negative, &["--input", &image, "--dim", "C=2"]),
-        refused(&negative, &["--input", &image, "--shape", "Image=u8:8x8x3", "--pictures", "keras-tf"]),
+        refused(
+            &negative,
+            &["--input", &image, "--shape", "Image=u8:8x8x3", "--pictures", "keras-tf"],
+        ),
         refused(&negative, &["--input", &image, "--pictures", "caffe"]),
         refused(&negative, &["--input", &image, "--output", "Uot=out.png"]),
         refused(&negative, &["--input", &image, "--output", "Out=out.gif"]),

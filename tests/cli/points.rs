@@ -38,7 +38,8 @@ impl Points {
             let (x, y) = ((n * 37 % 101) as f64 / 50.0 - 1.0, (n * 61 % 97) as f64 / 48.0 - 1.0);
             format!("{x},{y},{}\n", i32::from(x * x + y * y < 0.6))
         };
-        fs::write(file, format!("x,y,inside\n{}", (0..count).map(point).collect::<String>())).unwrap();
+        fs::write(file, format!("x,y,inside\n{}", (0..count).map(point).collect::<String>()))
+            .unwrap();
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -47,7 +48,9 @@ impl Points {
 
     /// Splits a command line into words; a word that begins with `@` is a file in the folder.
     pub fn words(&self, line: &str) -> Vec<String> {
-        let file = |word: &str| word.strip_prefix('@').map_or_else(|| word.to_owned(), |name| self.path(name));
+        let file = |word: &str| {
+            word.strip_prefix('@').map_or_else(|| word.to_owned(), |name| self.path(name))
+        };
         line.split_whitespace().map(file).collect()
     }
 

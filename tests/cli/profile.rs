@@ -11,7 +11,18 @@ fn lines(text: &str) -> Vec<Value> {
 #[test]
 fn a_line_for_each_step() {
     for &device in devices() {
-        let small = ["bench", "softmax", "--dim", "N=4", "--dim", "C=8", "--iterations", "1", "--json", "--profile"];
+        let small = [
+            "bench",
+            "softmax",
+            "--dim",
+            "N=4",
+            "--dim",
+            "C=8",
+            "--iterations",
+            "1",
+            "--json",
+            "--profile",
+        ];
         let run = tilec(small.iter().chain(&["--device", device])).ok();
         let lines = lines(run.text());
         if ["reference", "check"].contains(&device) {
@@ -27,8 +38,14 @@ fn a_line_for_each_step() {
         for (number, step) in steps.iter().enumerate() {
             assert_eq!(step["step"], number);
             assert_eq!(step["launches"], 1);
-            assert_eq!(["workload", "device", "variant"].map(|key| &step[key]), ["softmax", device, "N=4, C=8"]);
-            assert!(step["time_s"].as_f64().unwrap() > 0.0 && step["share_of_roofline"].as_f64().unwrap() > 0.0);
+            assert_eq!(
+                ["workload", "device", "variant"].map(|key| &step[key]),
+                ["softmax", device, "N=4, C=8"]
+            );
+            assert!(
+                step["time_s"].as_f64().unwrap() > 0.0
+                    && step["share_of_roofline"].as_f64().unwrap() > 0.0
+            );
             // The cpu device does not work concurrently with the host.
             assert_eq!(step["handing_over_s"].is_null(), device == "cpu");
         }
@@ -52,7 +69,8 @@ fn a_line_for_each_step_of_training() {
         ])
         .ok();
         let lines = lines(run.text());
-        let of_training: Vec<_> = lines.iter().filter(|line| line["variant"] == "N=4, training").collect();
+        let of_training: Vec<_> =
+            lines.iter().filter(|line| line["variant"] == "N=4, training").collect();
         let (measured, steps) = of_training.split_first().unwrap();
         assert!(measured["gflops"].as_f64().unwrap() > 0.0, "{measured}");
         assert!(steps.iter().all(|step| step["launches"] == 1), "{}", run.text());
@@ -63,10 +81,23 @@ fn a_line_for_each_step_of_training() {
 
 #[test]
 fn a_table() {
-    let run = tilec(["bench", "softmax", "--dim", "N=4", "--dim", "C=8", "--iterations", "1", "--profile"]).ok();
+    let run = tilec([
+        "bench",
+        "softmax",
+        "--dim",
+        "N=4",
+        "--dim",
+        "C=8",
+        "--iterations",
+        "1",
+        "--profile",
+    ])
+    .ok();
     let lines: Vec<&str> = run.text().lines().collect();
     assert!(lines[2].starts_with("  step  value  kernel "), "{}", run.text());
-    let is_step = |line: &&&str| line.split_whitespace().next().is_some_and(|word| word.parse::<usize>().is_ok());
+    let is_step = |line: &&&str| {
+        line.split_whitespace().next().is_some_and(|word| word.parse::<usize>().is_ok())
+    };
     let steps = lines.iter().filter(is_step).count();
     assert!(lines[3 + steps].starts_with("        all "), "{}", run.text());
     assert!(lines[4 + steps].starts_with("cpu: "), "{}", run.text());
@@ -86,13 +117,25 @@ fn traces() {
         let path = folder.join(format!("{}.json", device.replace(':', "_")));
         let to = path.to_str().unwrap();
         let same = |traced: &[&str]| {
-            let run = ["run", "examples/softmax.tile", "--shape", "X=3x5", "--random", "1", "--device", device];
+            let run = [
+                "run",
+                "examples/softmax.tile",
+                "--shape",
+                "X=3x5",
+                "--random",
+                "1",
+                "--device",
+                device,
+            ];
             tilec(run.iter().chain(traced)).ok()
         };
         let run = same(&["--trace", to]);
         assert_eq!(run.text(), same(&[]).text(), "a trace changes no result");
         if ["reference", "check"].contains(&device) {
-            assert_eq!(run.err, format!("note: no trace was written: {device} has no clock for kernels\n"));
+            assert_eq!(
+                run.err,
+                format!("note: no trace was written: {device} has no clock for kernels\n")
+            );
             assert!(!path.exists());
             continue;
         }
@@ -118,7 +161,18 @@ fn traces_of_loops_and_sweeps() {
     let path = empty_folder("trace_of_a_loop").join("trace.json");
     let source = "model M(X[N, T, C]) -> (Y) { Y = X |> LSTM(4); }\n";
     let file = program("traced_loop", source);
-    let sizes = ["--dim", "N=2", "--dim", "T=7", "--dim", "C=3", "--iterations", "1", "--json", "--profile"];
+    let sizes = [
+        "--dim",
+        "N=2",
+        "--dim",
+        "T=7",
+        "--dim",
+        "C=3",
+        "--iterations",
+        "1",
+        "--json",
+        "--profile",
+    ];
     let run = ["bench", file.to_str().unwrap(), "--trace", path.to_str().unwrap()];
     let run = tilec(run.iter().chain(&sizes)).ok();
     let lines = lines(run.text());

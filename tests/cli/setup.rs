@@ -15,13 +15,39 @@ fn the_default_is_saved_and_used() {
     let line = |run: Run| run.ok().text().to_owned();
     assert!(line(run(&["setup", "--show"])).starts_with("no device is saved; "));
     let saved = run(&["setup", "--device", "reference"]).ok();
-    assert!(saved.text().starts_with("reference ") && saved.text().contains(": works, "), "{}", saved.text());
+    assert!(
+        saved.text().starts_with("reference ") && saved.text().contains(": works, "),
+        "{}",
+        saved.text()
+    );
     assert!(saved.err.contains("`reference` is the default device from now on"), "{}", saved.err);
     assert!(line(run(&["setup", "--show"])).starts_with("reference, by "));
-    let measured = line(run(&["bench", "softmax", "--dim", "N=1", "--dim", "C=2", "--iterations", "1", "--json"]));
+    let measured = line(run(&[
+        "bench",
+        "softmax",
+        "--dim",
+        "N=1",
+        "--dim",
+        "C=2",
+        "--iterations",
+        "1",
+        "--json",
+    ]));
     assert!(measured.contains("\"device\":\"reference\""), "{measured}");
     // The option comes first, then the variable.
-    let named = ["bench", "softmax", "--dim", "N=1", "--dim", "C=2", "--iterations", "1", "--json", "--device", "cpu"];
+    let named = [
+        "bench",
+        "softmax",
+        "--dim",
+        "N=1",
+        "--dim",
+        "C=2",
+        "--iterations",
+        "1",
+        "--json",
+        "--device",
+        "cpu",
+    ];
     assert!(line(run(&named)).contains("\"device\":\"cpu\""));
     run(&["setup", "--device", "cpu"]).ok();
     let devices = line(run(&["devices"]));
@@ -36,7 +62,11 @@ fn what_does_not_work_is_not_saved() {
     assert_eq!(run(&["setup", "--device", "gpu"]).code, 3);
     let asked = run(&["setup"]);
     assert_eq!(asked.code, 2);
-    assert!(asked.err.contains("`tilec setup --device NAME` saves a device without asking"), "{}", asked.err);
+    assert!(
+        asked.err.contains("`tilec setup --device NAME` saves a device without asking"),
+        "{}",
+        asked.err
+    );
     assert!(run(&["setup", "--show"]).ok().text().starts_with("no device is saved; "));
     // A device that is gone is named with the command that chose it.
     std::fs::create_dir_all(folder.join("tilec")).unwrap();

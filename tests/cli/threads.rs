@@ -11,7 +11,11 @@ use crate::tilec::{empty_folder, program};
 #[test]
 fn training_does_not_depend_on_the_number_of_threads() {
     // With one processor there is one thread.
-    if !Command::new("taskset").args(["-c", "0", "true"]).status().is_ok_and(|status| status.success()) {
+    if !Command::new("taskset")
+        .args(["-c", "0", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         println!("note: taskset is missing");
         return;
     }
@@ -28,9 +32,11 @@ fn training_does_not_depend_on_the_number_of_threads() {
     let file = program("threads", source);
     let (folder, saved) = (empty_folder("threads_data"), empty_folder("threads_weights"));
     let value = |n: usize| ((n * 7919 + 13) % 101) as f32 / 50.0 - 1.0;
-    let x = Tensor::from_f32([200, 12, 12, 1], &(0..200 * 144).map(value).collect::<Vec<_>>()).unwrap();
+    let x =
+        Tensor::from_f32([200, 12, 12, 1], &(0..200 * 144).map(value).collect::<Vec<_>>()).unwrap();
     let labels = (0..200).map(|n| Scalar::from_i64(DType::I32, n * n % 10));
-    let y = Tensor::from_scalars(TensorType::new(DType::I32, [200]), labels.collect::<Vec<_>>()).unwrap();
+    let y = Tensor::from_scalars(TensorType::new(DType::I32, [200]), labels.collect::<Vec<_>>())
+        .unwrap();
     for (name, tensor) in [("x.npy", x), ("y.npy", y)] {
         npy::write(&tensor, File::create(folder.join(name)).unwrap()).unwrap();
     }

@@ -27,7 +27,8 @@ impl Case {
     /// Returns the predictions for some points by the weights in a file.
     fn weights(&self, name: &str) -> String {
         let (file, weights) = (self.0.path("points.tile"), self.0.path(name));
-        let words = ["run", &file, "--dim", "N=5", "--random", "1", "--weights", &weights, "--json"];
+        let words =
+            ["run", &file, "--dim", "N=5", "--random", "1", "--weights", &weights, "--json"];
         tilec(words).ok().text().to_owned()
     }
 
@@ -43,7 +44,11 @@ fn a_run_that_is_resumed_by_file_is_the_run_that_never_stopped() {
     let first =
         case.train("--validation 0.2 --save @part.npz --save-best @part_best.npz --epochs 2 --log @part.jsonl").ok();
     assert!(first.err.contains("48 samples of f32[2] to train, 12 to validate"), "{}", first.err);
-    assert!(first.err.contains("Epoch 2/2 5/5 ") && first.err.contains(" - val_accuracy: "), "{}", first.err);
+    assert!(
+        first.err.contains("Epoch 2/2 5/5 ") && first.err.contains(" - val_accuracy: "),
+        "{}",
+        first.err
+    );
     let rest = "--validation 0.2 --resume @part.npz --save @part.npz --save-best @part_best.npz";
     case.train(&format!("{rest} --log @part.jsonl --plot @part.svg")).ok();
     assert_eq!(case.weights("whole.npz"), case.weights("part.npz"));
@@ -73,10 +78,13 @@ fn logs() {
 #[test]
 fn patience() {
     let case = Case::new("train_patience");
-    fs::write(case.0.folder.join("points.tile"), PROGRAM.replace("Adam(0.01)", "SGD(lr = 0.0)")).unwrap();
+    fs::write(case.0.folder.join("points.tile"), PROGRAM.replace("Adam(0.01)", "SGD(lr = 0.0)"))
+        .unwrap();
     let run = case.train("--epochs 9 --patience 2 --validation 0.2").ok();
     assert!(
-        run.err.contains("stopped after epoch 3: no smaller val_loss for 2 epochs; the best was epoch 1"),
+        run.err.contains(
+            "stopped after epoch 3: no smaller val_loss for 2 epochs; the best was epoch 1"
+        ),
         "{}",
         run.err
     );
@@ -88,28 +96,44 @@ fn patience() {
 #[test]
 fn watched_results() {
     let case = Case::new("train_watched");
-    let run = case.train("--epochs 9 --patience 2 --monitor accuracy --min-delta 2 --save-best @best.npz").ok();
+    let run = case
+        .train("--epochs 9 --patience 2 --monitor accuracy --min-delta 2 --save-best @best.npz")
+        .ok();
     let stopped = "stopped after epoch 3: no larger accuracy for 2 epochs";
     assert!(run.err.contains(stopped) && run.err.contains("best weights in"), "{}", run.err);
     let run = case.train("--epochs 9 --patience 1 --monitor loss --mode max").ok();
     assert!(run.err.contains("no larger loss for 1 epochs; the best was epoch 1"), "{}", run.err);
     let reduced = "--epochs 4 --reduce-rate 0.5 --reduce-after 2 --monitor loss --min-delta 1e9";
     let run = case.train(&format!("{reduced} --save @whole.npz")).ok();
-    assert_eq!(run.err.matches("the learning rate is now 5.000e-1 of the program's").count(), 1, "{}", run.err);
+    assert_eq!(
+        run.err.matches("the learning rate is now 5.000e-1 of the program's").count(),
+        1,
+        "{}",
+        run.err
+    );
     // The rate and the count of epochs are resumed.
-    case.train(&format!("{reduced} --epochs 3 --save @part.npz").replacen("--epochs 4 ", "", 1)).ok();
+    case.train(&format!("{reduced} --epochs 3 --save @part.npz").replacen("--epochs 4 ", "", 1))
+        .ok();
     case.train(&format!("{reduced} --resume @part.npz --save @part.npz")).ok();
     assert_eq!(case.weights("whole.npz"), case.weights("part.npz"));
     for (options, code, said) in [
         ("--patience 2 --monitor acuracy", 1, "did you mean `accuracy`?"),
-        ("--patience 2 --monitor val_loss", 1, "unknown result `val_loss` to watch: there are loss, accuracy"),
+        (
+            "--patience 2 --monitor val_loss",
+            1,
+            "unknown result `val_loss` to watch: there are loss, accuracy",
+        ),
         ("--reduce-rate 2", 2, "above 0 and below 1"),
         ("--patience 1 --min-delta -1", 2, "at least 0"),
         ("--monitor loss", 2, "nothing uses `--monitor`"),
     ] {
         let run = case.train(options);
         assert_eq!(run.code, code, "{options}: {}", run.err);
-        assert!(run.err.contains(said) && !run.err.contains("Epoch 1/4 5/5"), "{options}: {}", run.err);
+        assert!(
+            run.err.contains(said) && !run.err.contains("Epoch 1/4 5/5"),
+            "{options}: {}",
+            run.err
+        );
     }
 }
 
@@ -144,10 +168,15 @@ fn folders_with_several_files_are_refused() {
     for file in ["train.csv", "test.csv"] {
         Points::write(&case.0.folder.join("both").join(file), 20);
     }
-    let words = ["train", &case.0.path("points.tile"), "--data", &case.0.path("both")].map(str::to_owned);
+    let words =
+        ["train", &case.0.path("points.tile"), "--data", &case.0.path("both")].map(str::to_owned);
     let run = tilec(words);
     assert_eq!(run.code, 1);
-    assert!(run.err.contains("it has test.csv and train.csv: say which, by its path"), "{}", run.err);
+    assert!(
+        run.err.contains("it has test.csv and train.csv: say which, by its path"),
+        "{}",
+        run.err
+    );
 }
 
 /// Training continues after standard error is closed, and its weights are saved.
@@ -181,13 +210,20 @@ fn the_model_with_a_block_is_trained() {
     assert!(!run.err.contains("Unused"), "{}", run.err);
     let table = fs::read_to_string(case.0.folder.join("log.csv")).unwrap();
     assert_eq!(table.lines().next(), Some("epoch,loss,accuracy,accuracy_1,seconds"));
-    for command in ["evaluate @points.tile --data @points.csv --weights", "predict @points.tile @points.csv --weights"]
-    {
+    for command in [
+        "evaluate @points.tile --data @points.csv --weights",
+        "predict @points.tile @points.csv --weights",
+    ] {
         tilec(case.0.words(&format!("{command} @w.safetensors"))).ok();
     }
     let file = case.0.path("points.tile");
     assert!(tilec(["check", &file]).ok().err.contains("unused value `Unused`"));
-    assert!(tilec(["run", &file, "--dim", "N=1", "--random", "1"]).ok().err.contains("unused value `Unused`"));
+    assert!(
+        tilec(["run", &file, "--dim", "N=1", "--random", "1"])
+            .ok()
+            .err
+            .contains("unused value `Unused`")
+    );
     let named = ["run", &file, "--dim", "N=1", "--random", "1", "--entry", "Inside"];
     assert!(!tilec(named).ok().err.contains("Unused"));
 }
@@ -197,10 +233,16 @@ fn the_model_with_a_block_is_trained() {
 #[cfg(unix)]
 fn interrupted() {
     let case = Case::new("train_interrupted");
-    let options = "--device cpu --validation 0.2 --epochs 1000000 --save @part.npz --log @log.jsonl";
-    let mut child =
-        Command::new(env!("CARGO_BIN_EXE_tilec")).args(case.words(options)).stderr(Stdio::piped()).spawn().unwrap();
-    while fs::read_to_string(case.0.folder.join("log.jsonl")).map_or(0, |log| log.lines().count()) < 2 {
+    let options =
+        "--device cpu --validation 0.2 --epochs 1000000 --save @part.npz --log @log.jsonl";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tilec"))
+        .args(case.words(options))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while fs::read_to_string(case.0.folder.join("log.jsonl")).map_or(0, |log| log.lines().count())
+        < 2
+    {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -211,7 +253,8 @@ fn interrupted() {
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("stopped; `--resume"), "{said}");
     let epochs = case.lines("log.jsonl") + 2;
-    case.train(&format!("--validation 0.2 --resume @part.npz --save @part.npz --epochs {epochs}")).ok();
+    case.train(&format!("--validation 0.2 --resume @part.npz --save @part.npz --epochs {epochs}"))
+        .ok();
     case.train(&format!("--validation 0.2 --save @whole.npz --epochs {epochs}")).ok();
     assert_eq!(case.weights("whole.npz"), case.weights("part.npz"));
 }
@@ -226,12 +269,17 @@ fn run_sees_what_train_saw() {
     );
     let plain = program("run_bytes", "function f(X[N, 3]) -> (Y) { Y = X / 2; }");
     let array = file.with_file_name("x.npy");
-    let bytes =
-        tile_runtime::Tensor::from_bytes(tile_runtime::TensorType::new(tile_runtime::DType::U8, [1, 3]), vec![1, 2, 3]);
+    let bytes = tile_runtime::Tensor::from_bytes(
+        tile_runtime::TensorType::new(tile_runtime::DType::U8, [1, 3]),
+        vec![1, 2, 3],
+    );
     tile_runtime::data::npy::write(&bytes.unwrap(), fs::File::create(&array).unwrap()).unwrap();
     let run = |file: &Path| {
         let input = format!("X={}", array.display());
-        tilec(["run", &file.display().to_string(), "--input", &input, "--json"]).ok().text().to_owned()
+        tilec(["run", &file.display().to_string(), "--input", &input, "--json"])
+            .ok()
+            .text()
+            .to_owned()
     };
     assert!(run(&file).contains("\"values\":[0.5,1"), "{}", run(&file));
     assert!(run(&plain).contains("\"values\":[0,1,1]"), "{}", run(&plain));

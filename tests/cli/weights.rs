@@ -23,9 +23,20 @@ fn weights_from_files_of_numpy_and_safetensors() {
     let out = empty_folder("weights-out");
     let expected = array("tests/golden/weights/Y.npy");
     for device in devices() {
-        for file in ["network.safetensors", "network.safetensors.index.json", "network.npz", "compressed.npz"] {
+        for file in [
+            "network.safetensors",
+            "network.safetensors.index.json",
+            "network.npz",
+            "compressed.npz",
+        ] {
             let weights = format!("tests/golden/weights/{file}");
-            let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--weights"];
+            let arguments = [
+                "run",
+                network.to_str().unwrap(),
+                "--input",
+                "X=tests/golden/weights/X.npy",
+                "--weights",
+            ];
             let output = [&weights, "--device", device, "--output-dir", out.to_str().unwrap()];
             tilec(arguments.into_iter().chain(output)).ok();
             for (a, b) in array(out.join("Y.npy")).to_f64s().iter().zip(expected.to_f64s()) {
@@ -44,13 +55,21 @@ fn an_index_may_have_a_byte_order_mark() {
     for file in ["part-1.safetensors", "part-2.safetensors"] {
         std::fs::copy(format!("tests/golden/weights/{file}"), folder.join(file)).unwrap();
     }
-    let index = std::fs::read_to_string("tests/golden/weights/network.safetensors.index.json").unwrap();
+    let index =
+        std::fs::read_to_string("tests/golden/weights/network.safetensors.index.json").unwrap();
     let path = folder.join("network.safetensors.index.json");
-    std::fs::write(&path, format!("{}{}\r\n", '\u{feff}', index.trim_end().replace(", ", ",\r\n"))).unwrap();
-    let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--weights"];
-    let output = [path.to_str().unwrap(), "--device", "cpu", "--output-dir", folder.to_str().unwrap()];
+    std::fs::write(&path, format!("{}{}\r\n", '\u{feff}', index.trim_end().replace(", ", ",\r\n")))
+        .unwrap();
+    let arguments =
+        ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--weights"];
+    let output =
+        [path.to_str().unwrap(), "--device", "cpu", "--output-dir", folder.to_str().unwrap()];
     tilec(arguments.into_iter().chain(output)).ok();
-    for (a, b) in array(folder.join("Y.npy")).to_f64s().iter().zip(array("tests/golden/weights/Y.npy").to_f64s()) {
+    for (a, b) in array(folder.join("Y.npy"))
+        .to_f64s()
+        .iter()
+        .zip(array("tests/golden/weights/Y.npy").to_f64s())
+    {
         // Two sums of a few products of about 1, each rounded to f32.
         assert!((a - b).abs() < 1e-5, "{a}, not {b}");
     }
@@ -60,7 +79,13 @@ fn an_index_may_have_a_byte_order_mark() {
 fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
     let network = program("weights-wrong", NETWORK);
     let run = |weights: &str| {
-        let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--weights"];
+        let arguments = [
+            "run",
+            network.to_str().unwrap(),
+            "--input",
+            "X=tests/golden/weights/X.npy",
+            "--weights",
+        ];
         let run = tilec(arguments.into_iter().chain([weights]));
         assert_eq!(run.code, 1);
         run.err
@@ -93,15 +118,25 @@ fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
 fn entries_that_the_program_does_not_have() {
     let network = program("weights-extra", NETWORK);
     let folder = empty_folder("weights-extra-files");
-    let mut file = tile_runtime::weights::WeightsFile::open("tests/golden/weights/network.npz").unwrap();
+    let mut file =
+        tile_runtime::weights::WeightsFile::open("tests/golden/weights/network.npz").unwrap();
     let names: Vec<String> = file.tensors().iter().map(|(name, _)| name.clone()).collect();
-    let mut tensors: Vec<(String, Tensor)> =
-        names.into_iter().enumerate().map(|(number, name)| (name, file.read(number).unwrap())).collect();
+    let mut tensors: Vec<(String, Tensor)> = names
+        .into_iter()
+        .enumerate()
+        .map(|(number, name)| (name, file.read(number).unwrap()))
+        .collect();
     let run = |tensors: &[(String, Tensor)], options: &[&str]| {
         let weights = folder.join("weights.safetensors");
         tile_runtime::weights::write(&weights, tensors).unwrap();
-        let arguments =
-            ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--device", "cpu"];
+        let arguments = [
+            "run",
+            network.to_str().unwrap(),
+            "--input",
+            "X=tests/golden/weights/X.npy",
+            "--device",
+            "cpu",
+        ];
         let weights = ["--weights", weights.to_str().unwrap()];
         let mut run = tilec(arguments.into_iter().chain(weights).chain(options.iter().copied()));
         run.err = run.err.replace(weights[1], "weights.safetensors");
@@ -112,7 +147,10 @@ fn entries_that_the_program_does_not_have() {
     tensors.push(extra("norm.num_batches_tracked"));
     let counted = run(&tensors, &[]).ok();
     assert_eq!(counted.text(), whole);
-    assert_eq!(counted.notes(), ["note: weights.safetensors: no weight takes `norm.num_batches_tracked`"]);
+    assert_eq!(
+        counted.notes(),
+        ["note: weights.safetensors: no weight takes `norm.num_batches_tracked`"]
+    );
     tensors.push(extra("head.Scale"));
     assert_snapshot!(run(&tensors, &[]).err, @"
     error: weights.safetensors: it does not have the program's weights:
@@ -135,11 +173,22 @@ model Network(X[N, 3]) -> (Y) { base = Part(); Y = X |> base; Z = Y |> Dense(2, 
 fn run_base(name: &str, options: &[&str]) -> crate::tilec::Run {
     let network = program(name, &PARTS.replace("-> (Y) { base", "-> (Y, Z) { base"));
     let out = empty_folder(&format!("{name}-out"));
-    let arguments = ["run", network.to_str().unwrap(), "--input", "X=tests/golden/weights/X.npy", "--device", "cpu"];
+    let arguments = [
+        "run",
+        network.to_str().unwrap(),
+        "--input",
+        "X=tests/golden/weights/X.npy",
+        "--device",
+        "cpu",
+    ];
     let output = ["--output-dir", out.to_str().unwrap()];
     let run = tilec(arguments.into_iter().chain(output).chain(options.iter().copied()));
     if run.code == 0 {
-        for (a, b) in array(out.join("Y.npy")).to_f64s().iter().zip(array("tests/golden/weights/Y.npy").to_f64s()) {
+        for (a, b) in array(out.join("Y.npy"))
+            .to_f64s()
+            .iter()
+            .zip(array("tests/golden/weights/Y.npy").to_f64s())
+        {
             // Two sums of a few products of about 1, each rounded to f32.
             assert!((a - b).abs() < 1e-5, "{a}, not {b}");
         }
@@ -181,7 +230,11 @@ fn parts_of_files_fill_parts_of_the_program() {
     // A longer path takes its weights from the file for a shorter one, which may lack them.
     let part = "base=tests/golden/weights/part-1.safetensors";
     let bias = "base.hidden=tests/golden/weights/network.npz#hidden";
-    run_base("weights-parts", &["--weights", part, "--weights", bias, "--weights", head, "--random", "1"]).ok();
+    run_base(
+        "weights-parts",
+        &["--weights", part, "--weights", bias, "--weights", head, "--random", "1"],
+    )
+    .ok();
 }
 
 #[test]
@@ -198,7 +251,10 @@ fn a_map_gives_entries_the_paths_of_weights() {
         run
     };
     let text = "# the golden network\nhidden.* = base.hidden.*\nhead.Kernel = base.head.Kernel\n";
-    assert_eq!(run(text).ok().notes(), ["note: no file has `last.Kernel`, `last.Bias`: initialised"]);
+    assert_eq!(
+        run(text).ok().notes(),
+        ["note: no file has `last.Kernel`, `last.Bias`: initialised"]
+    );
     assert_snapshot!(run("hidden.* = base.hidden.*\nhed.Kernel = base.head.Kernel").err, @"error: names.txt: line 2: the file has no `hed.Kernel`; did you mean `head.Kernel`?");
     assert_snapshot!(run("head.Kernel = base.head.Kernal").err, @"error: names.txt: line 1: the program has no `base.head.Kernal`; did you mean `base.head.Kernel`?");
     assert_snapshot!(run("head.Kernel").err, @"error: names.txt: line 1: expected `NAME IN THE FILE = NAME IN THE PROGRAM`, found `head.Kernel`");
@@ -218,18 +274,23 @@ fn training_begins_with_a_part_and_evaluation_lacks_nothing() {
     let saved = saved.join("trained.npz");
     let (network, saved) = (network.to_str().unwrap(), saved.to_str().unwrap());
     let data = ["--data", folder.to_str().unwrap(), "--device", "cpu", "--weights"];
-    let train =
-        ["train", network, "--save", saved].into_iter().chain(data).chain(["base=tests/golden/weights/network.npz"]);
+    let train = ["train", network, "--save", saved]
+        .into_iter()
+        .chain(data)
+        .chain(["base=tests/golden/weights/network.npz"]);
     let notes = tilec(train).ok().notes().concat();
     assert!(notes.contains("no file has `last.Kernel`, `last.Bias`: initialised"), "{notes}");
-    let mut files =
-        ["tests/golden/weights/network.npz", saved].map(|file| tile_runtime::weights::WeightsFile::open(file).unwrap());
+    let mut files = ["tests/golden/weights/network.npz", saved]
+        .map(|file| tile_runtime::weights::WeightsFile::open(file).unwrap());
     for number in 0..files[0].tensors().len() {
         let path = format!("base.{}", files[0].tensors()[number].0);
         let trained = files[1].tensors().iter().position(|(name, _)| *name == path).unwrap();
         let (before, after) = (files[0].read(number).unwrap(), files[1].read(trained).unwrap());
         // The file has f64, and the program f32.
-        assert!(before.to_f64s().iter().zip(after.to_f64s()).all(|(a, b)| (a - b).abs() < 1e-6), "{path}");
+        assert!(
+            before.to_f64s().iter().zip(after.to_f64s()).all(|(a, b)| (a - b).abs() < 1e-6),
+            "{path}"
+        );
     }
     let evaluate = ["evaluate", network].into_iter().chain(data).chain([saved]);
     assert!(!tilec(evaluate).ok().notes().concat().contains("initialised"));

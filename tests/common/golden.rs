@@ -20,7 +20,8 @@ pub fn text(name: &str) -> String {
 
 /// Reads the arrays of a file, one after another.
 pub fn arrays(name: &str) -> impl FnMut() -> Tensor + use<> {
-    let mut file = BufReader::new(File::open(path(name)).unwrap_or_else(|error| panic!("{name}: {error}")));
+    let mut file =
+        BufReader::new(File::open(path(name)).unwrap_or_else(|error| panic!("{name}: {error}")));
     move || npy::read(&mut file).unwrap()
 }
 
@@ -68,13 +69,21 @@ impl Case {
 
     /// Returns the names or paths, and the rest, of a kind's lines.
     pub fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.lines.iter().filter(move |line| line.0 == kind).map(|(_, name, rest)| (name.as_str(), rest.as_str()))
+        self.lines
+            .iter()
+            .filter(move |line| line.0 == kind)
+            .map(|(_, name, rest)| (name.as_str(), rest.as_str()))
     }
 
     /// Compiles the program whose only model is the case.
     pub fn program(&self) -> Result<Model, String> {
         let names = |kind| self.of(kind).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-        let source = format!("model Case({}) -> ({}) {{\n{}}}\n", names("input"), names("output"), self.body);
+        let source = format!(
+            "model Case({}) -> ({}) {{\n{}}}\n",
+            names("input"),
+            names("output"),
+            self.body
+        );
         Model::compile(&source).map_err(|error| render(&error))
     }
 }
@@ -83,7 +92,8 @@ impl Case {
 pub fn tensor_type(text: &str) -> TensorType {
     let (dtype, sizes) = text.split_once('[').unwrap();
     let sizes = sizes.strip_suffix(']').unwrap();
-    let sizes: Vec<usize> = sizes.split(", ").filter(|s| !s.is_empty()).map(|size| size.parse().unwrap()).collect();
+    let sizes: Vec<usize> =
+        sizes.split(", ").filter(|s| !s.is_empty()).map(|size| size.parse().unwrap()).collect();
     TensorType::new(DType::parse(dtype).unwrap(), sizes)
 }
 
@@ -107,7 +117,12 @@ pub fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
 /// Returns what is wrong with a result, up to a rounding difference: an absolute one, and a
 /// relative one of the value itself, or of the largest value in the tensor, since large terms may
 /// have cancelled. The largest value counts as at least 1e-3.
-pub fn difference_above(relative: f64, absolute: f64, found: &Tensor, expected: &Tensor) -> Option<String> {
+pub fn difference_above(
+    relative: f64,
+    absolute: f64,
+    found: &Tensor,
+    expected: &Tensor,
+) -> Option<String> {
     if found.ty() != expected.ty() {
         return Some(format!("is {}, not {}", found.ty(), expected.ty()));
     }
@@ -118,5 +133,7 @@ pub fn difference_above(relative: f64, absolute: f64, found: &Tensor, expected: 
     let place = found.iter().zip(&values).position(|pair| !within(pair))?;
     let wrong = found.iter().zip(&values).filter(|pair| !within(*pair)).count();
     let (found, value, all) = (found[place], values[place], values.len());
-    Some(format!("is {found} at {place}, not {value}; {wrong} of {all} differ, the largest is {scale}"))
+    Some(format!(
+        "is {found} at {place}, not {value}; {wrong} of {all} differ, the largest is {scale}"
+    ))
 }

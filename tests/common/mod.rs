@@ -13,7 +13,8 @@ pub mod tools;
 /// The adapters that wgpu finds here.
 pub static ADAPTERS: LazyLock<Vec<Device>> = LazyLock::new(|| {
     let adapters = Device::list().into_iter().filter(|info| info.name.starts_with("wgpu"));
-    let adapters: Vec<Device> = adapters.filter_map(|info| Device::named(&info.name).ok()).collect();
+    let adapters: Vec<Device> =
+        adapters.filter_map(|info| Device::named(&info.name).ok()).collect();
     if adapters.is_empty() {
         eprintln!("note: there is no wgpu adapter here, so that wgpu is not tested");
     }

@@ -21,15 +21,22 @@ const TOGETHER: usize = 100;
 /// `TARGET has no TYPE`.
 pub fn check(kernels: &[Kernel]) {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    let call = format!("tilec-tools-{}-{}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
+    let call =
+        format!("tilec-tools-{}-{}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
     let folder = env::temp_dir().join(call);
     fs::create_dir_all(&folder).unwrap();
     let complaints: String = thread::scope(|scope| {
         let check = |target| {
             let folder = &folder;
             scope.spawn(move || match target {
-                Target::Msl => kernels.chunks(TOGETHER).map(|kernels| msl_complaints(kernels, folder)).collect(),
-                _ => kernels.iter().map(|kernel| complaints(kernel, target, folder)).collect::<String>(),
+                Target::Msl => kernels
+                    .chunks(TOGETHER)
+                    .map(|kernels| msl_complaints(kernels, folder))
+                    .collect(),
+                _ => kernels
+                    .iter()
+                    .map(|kernel| complaints(kernel, target, folder))
+                    .collect::<String>(),
             })
         };
         let running = Target::ALL.map(check);
@@ -83,7 +90,8 @@ fn complaints(kernel: &Kernel, target: Target, folder: &Path) -> String {
         }
         let Output { status, stdout, stderr } = tool.output().unwrap();
         if !status.success() {
-            let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+            let (stdout, stderr) =
+                (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
             // spirv-val before 2023.4 reports this.
             if has_matrices && stderr.contains("Invalid capability operand: 6022") {
                 println!("note: this spirv-val is older than products of matrices");
@@ -100,7 +108,9 @@ fn msl_complaints(kernels: &[Kernel], folder: &Path) -> String {
     let mut text = "#include <metal_stdlib>\n#include <simd/simd.h>\n".to_owned();
     for (number, kernel) in kernels.iter().enumerate() {
         match listing(kernel, Target::Msl) {
-            Ok(Some(listing)) => text += &format!("namespace listing_{number} {{\n{}\n}}\n", listing.text()),
+            Ok(Some(listing)) => {
+                text += &format!("namespace listing_{number} {{\n{}\n}}\n", listing.text())
+            }
             Ok(None) => {}
             Err(complaint) => return complaint,
         }
@@ -114,9 +124,21 @@ fn msl_complaints(kernels: &[Kernel], folder: &Path) -> String {
     fs::write(&file, &text).unwrap();
     let declarations = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/msl");
     let mut command = Command::new(clang);
-    command.args(["-x", "c++", "-std=c++20", "-fdeclspec", "-Wno-unknown-attributes", "-fsyntax-only", "-I"]);
+    command.args([
+        "-x",
+        "c++",
+        "-std=c++20",
+        "-fdeclspec",
+        "-Wno-unknown-attributes",
+        "-fsyntax-only",
+        "-I",
+    ]);
     let Output { status, stderr, .. } = command.arg(declarations).arg(file).output().unwrap();
-    if status.success() { String::new() } else { format!("{}\n{text}\n", String::from_utf8_lossy(&stderr)) }
+    if status.success() {
+        String::new()
+    } else {
+        format!("{}\n{text}\n", String::from_utf8_lossy(&stderr))
+    }
 }
 
 /// Returns the commands on this machine that check a file.
@@ -135,7 +157,9 @@ fn tools(target: Target, file: &Path) -> Vec<Command> {
                 command.args(*arguments).arg(file);
                 commands.push(command);
             }
-            None => println!("note: {name} is missing, so {} listings go without it", target.name()),
+            None => {
+                println!("note: {name} is missing, so {} listings go without it", target.name())
+            }
         }
     }
     commands

@@ -14,7 +14,8 @@ fn normalised(layers: &str) -> String {
 #[test]
 fn layers_adapt_to_the_data_as_in_keras() {
     let moved = |shape: &[usize]| {
-        let values: Vec<f32> = numbers(shape).to_f64s().iter().map(|value| 3.0 * *value as f32 + 5.0).collect();
+        let values: Vec<f32> =
+            numbers(shape).to_f64s().iter().map(|value| 3.0 * *value as f32 + 5.0).collect();
         Tensor::from_f32(shape.to_vec(), &values).unwrap()
     };
     let samples = Arrays::new(moved(&[11, 2, 3]), numbers(&[11])).unwrap();
@@ -24,7 +25,12 @@ fn layers_adapt_to_the_data_as_in_keras() {
             let mut trainer = fitted(&source, &device, &samples, 2);
             for (path, name) in [("norm.Mean", "mean"), ("norm.Variance", "variance")] {
                 let what = format!("{case} {path} on {}", device.name());
-                check(&what, &weight(&mut trainer, path), &golden(&format!("normalization_{case}"), name), 2e-6);
+                check(
+                    &what,
+                    &weight(&mut trainer, path),
+                    &golden(&format!("normalization_{case}"), name),
+                    2e-6,
+                );
             }
         }
         let samples = Arrays::new(moved(&[11, 3]), numbers(&[11])).unwrap();
@@ -61,7 +67,8 @@ fn layers_adapt_once() {
     resumed.fit(&others, Fit::epochs(3)).unwrap();
     assert_eq!(weight(&mut resumed, "norm.Mean"), mean);
     std::fs::remove_file(&path).unwrap();
-    let validated = Fit::epochs(1).validation(tile_runtime::train::Validation::Fraction(0.6)).shuffle(false);
+    let validated =
+        Fit::epochs(1).validation(tile_runtime::train::Validation::Fraction(0.6)).shuffle(false);
     let mut part = self::trainer(&source, &Device::cpu());
     part.fit(&samples, validated).unwrap();
     check("part", &weight(&mut part, "norm.Mean"), &of(4), 1e-6);
@@ -78,12 +85,20 @@ fn layers_adapt_once() {
     let untouched = Model::compile("model M(X) -> (Y) { Y = X |> Normalization(); }").unwrap();
     let mut session = untouched.on(&Device::cpu()).input("X", [10, 3]).build().unwrap();
     session.initialise(0).unwrap();
-    assert_eq!(*session.run([("X", &numbers(&[10, 3]))]).unwrap().get("Y").unwrap(), numbers(&[10, 3]));
-    let error = Model::compile(&normalised("norm = Normalization(mean = 1.0); Z = norm(X);")).unwrap();
-    let error = error.trainer(&Device::cpu()).build().unwrap().fit(&samples, Fit::epochs(1)).unwrap_err();
+    assert_eq!(
+        *session.run([("X", &numbers(&[10, 3]))]).unwrap().get("Y").unwrap(),
+        numbers(&[10, 3])
+    );
+    let error =
+        Model::compile(&normalised("norm = Normalization(mean = 1.0); Z = norm(X);")).unwrap();
+    let error =
+        error.trainer(&Device::cpu()).build().unwrap().fit(&samples, Fit::epochs(1)).unwrap_err();
     assert!(error.to_string().contains("are given together"), "{error}");
     let twice = normalised("norm = Normalization(); Z = norm(X) + norm(2 * X);");
-    let error = self::trainer(&twice, &Device::cpu()).fit(&samples, Fit::epochs(1)).unwrap_err().to_string();
+    let error = self::trainer(&twice, &Device::cpu())
+        .fit(&samples, Fit::epochs(1))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("`norm` is applied twice"), "{error}");
 }
 
@@ -92,14 +107,22 @@ fn layers_adapt_once() {
 #[test]
 fn bins_are_those_of_keras() {
     let source = |options: &str| {
-        let source = normalised(&format!("bins = Discretization({options}); Z = as_float(bins(X), 32);"));
+        let source =
+            normalised(&format!("bins = Discretization({options}); Z = as_float(bins(X), 32);"));
         source.replace("SGD(0.01)", "SGD(0.0001)")
     };
-    for (samples, bins, options) in [(33, 4, ""), (330, 3, ""), (330, 7, ", epsilon = 0.1"), (990, 49, ""), (5, 9, "")]
+    for (samples, bins, options) in
+        [(33, 4, ""), (330, 3, ""), (330, 7, ", epsilon = 0.1"), (990, 49, ""), (5, 9, "")]
     {
-        let values: Vec<f32> =
-            numbers(&[samples]).to_f64s().iter().zip(0..).map(|(x, n)| (x * x + 0.01 * f64::from(n)) as f32).collect();
-        let data = Arrays::new(Tensor::from_f32([samples, 1], &values).unwrap(), numbers(&[samples])).unwrap();
+        let values: Vec<f32> = numbers(&[samples])
+            .to_f64s()
+            .iter()
+            .zip(0..)
+            .map(|(x, n)| (x * x + 0.01 * f64::from(n)) as f32)
+            .collect();
+        let data =
+            Arrays::new(Tensor::from_f32([samples, 1], &values).unwrap(), numbers(&[samples]))
+                .unwrap();
         for device in devices() {
             let mut found = weight(
                 &mut fitted(&source(&format!("num_bins = {bins}{options}")), &device, &data, 1),
@@ -112,7 +135,8 @@ fn bins_are_those_of_keras() {
         }
     }
     let values: Vec<f32> = (0..40000u32).map(|n| (n * 7919 % 20011) as f32).collect();
-    let data = Arrays::new(Tensor::from_f32([40000, 1], &values).unwrap(), numbers(&[40000])).unwrap();
+    let data =
+        Arrays::new(Tensor::from_f32([40000, 1], &values).unwrap(), numbers(&[40000])).unwrap();
     let source = source("num_bins = 5").replace("batch_size = 4", "batch_size = 10000");
     let found = weight(&mut fitted(&source, &Device::cpu(), &data, 1), "bins.Boundaries");
     check("batches", &found, &golden("discretization_batches", "boundaries"), 1e-4);

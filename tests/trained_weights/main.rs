@@ -28,8 +28,9 @@ fn devices() -> Vec<Device> {
 
 /// Returns the same numbers as make.py.
 fn numbers(shape: &[usize]) -> Tensor {
-    let values: Vec<f32> =
-        (0..shape.iter().product::<usize>()).map(|n| ((n * 7919 + 13) % 101) as f32 / 50.0 - 1.0).collect();
+    let values: Vec<f32> = (0..shape.iter().product::<usize>())
+        .map(|n| ((n * 7919 + 13) % 101) as f32 / 50.0 - 1.0)
+        .collect();
     Tensor::from_f32(shape.to_vec(), &values).unwrap()
 }
 
@@ -49,7 +50,8 @@ fn classes(samples: usize, count: usize) -> Arrays {
 }
 
 fn trainer(source: &str, device: &Device) -> Trainer {
-    let model = Model::compile(&format!("{COMMON}{source}")).unwrap_or_else(|error| panic!("{error}"));
+    let model =
+        Model::compile(&format!("{COMMON}{source}")).unwrap_or_else(|error| panic!("{error}"));
     model.trainer(device).build().unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -63,7 +65,9 @@ fn weight(trainer: &mut Trainer, path: &str) -> Vec<f64> {
     let weights = trainer.weights().unwrap();
     let found = weights.iter().find(|(name, _)| name == path);
     found
-        .unwrap_or_else(|| panic!("no {path}: {:?}", weights.iter().map(|(name, _)| name).collect::<Vec<_>>()))
+        .unwrap_or_else(|| {
+            panic!("no {path}: {:?}", weights.iter().map(|(name, _)| name).collect::<Vec<_>>())
+        })
         .1
         .to_f64s()
 }
@@ -72,7 +76,10 @@ fn weight(trainer: &mut Trainer, path: &str) -> Vec<f64> {
 fn golden(case: &str, name: &str) -> Vec<f64> {
     let prefix = format!("{case} {name} ");
     let all = text("trained/values.txt");
-    let line = all.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_else(|| panic!("no {prefix}"));
+    let line = all
+        .lines()
+        .find_map(|line| line.strip_prefix(&prefix))
+        .unwrap_or_else(|| panic!("no {prefix}"));
     line.split(' ').map(|value| value.parse().unwrap()).collect()
 }
 
@@ -144,8 +151,10 @@ type Case<'a> = (String, &'a [usize], &'a [(&'a str, f64)]);
 fn constraints_of_every_layer() {
     let kernels = "kernel_constraint = to(2), bias_constraint = to(3)";
     let depthwise = "depthwise_constraint = to(2), bias_constraint = to(3)";
-    let separable = "depthwise_constraint = to(2), pointwise_constraint = to(4), bias_constraint = to(3)";
-    let recurrent = "kernel_constraint = to(2), recurrent_constraint = to(4), bias_constraint = to(3)";
+    let separable =
+        "depthwise_constraint = to(2), pointwise_constraint = to(4), bias_constraint = to(3)";
+    let recurrent =
+        "kernel_constraint = to(2), recurrent_constraint = to(4), bias_constraint = to(3)";
     let norm = "gamma_constraint = to(2), beta_constraint = to(3)";
     let plain = [("Kernel", 2.0), ("Bias", 3.0)];
     let cells = [("Kernel", 2.0), ("RecurrentKernel", 4.0), ("Bias", 3.0)];
@@ -162,7 +171,11 @@ fn constraints_of_every_layer() {
         (format!("LayerNormalization({norm})"), &[2, 4], &norms),
         (format!("GroupNormalization(2, {norm})"), &[2, 4], &norms),
         ("Embedding(5, 3, embeddings_constraint = to(2))".into(), &[2, 4], &[("Embeddings", 2.0)]),
-        ("ReversibleEmbedding(5, 3, embeddings_constraint = to(2))".into(), &[2, 4], &[("Embeddings", 2.0)]),
+        (
+            "ReversibleEmbedding(5, 3, embeddings_constraint = to(2))".into(),
+            &[2, 4],
+            &[("Embeddings", 2.0)],
+        ),
         ("PReLU(alpha_constraint = to(2))".into(), &[2, 4], &[("Alpha", 2.0)]),
     ];
     for (name, shape) in [("1D", &[2, 4, 3][..]), ("2D", &[2, 4, 4, 3]), ("3D", &[2, 4, 4, 4, 3])] {
@@ -173,10 +186,13 @@ fn constraints_of_every_layer() {
         cases.push((format!("{name}(2, {recurrent})"), &[2, 4, 3], &cells));
         cases.push((format!("RNN({name}Cell(2, {recurrent}, name = cell))"), &[2, 4, 3], &cells));
     }
-    for (name, shape) in [("1D", &[2, 2, 4, 3][..]), ("2D", &[2, 2, 4, 4, 3]), ("3D", &[2, 2, 4, 4, 4, 3])] {
+    for (name, shape) in
+        [("1D", &[2, 2, 4, 3][..]), ("2D", &[2, 2, 4, 4, 3]), ("3D", &[2, 2, 4, 4, 4, 3])]
+    {
         cases.push((format!("ConvLSTM{name}(2, 2, {recurrent})"), shape, &cells));
     }
-    let attention = ["MultiHeadAttention(2, 3", "GroupQueryAttention(3, 2, 1", "GroupedQueryAttention(3, 2, 1"];
+    let attention =
+        ["MultiHeadAttention(2, 3", "GroupQueryAttention(3, 2, 1", "GroupedQueryAttention(3, 2, 1"];
     for layer in attention {
         cases.push((format!("Itself({layer}, {kernels}))"), &[2, 4, 3], &plain));
     }
@@ -195,7 +211,8 @@ fn constraints_of_every_layer() {
         let mut trainer = fitted(&source, &Device::cpu(), &data, 1);
         let found = trainer.weights().unwrap();
         for (name, value) in weights {
-            let mut of_name = found.iter().filter(|(path, _)| path.rsplit('.').next() == Some(name)).peekable();
+            let mut of_name =
+                found.iter().filter(|(path, _)| path.rsplit('.').next() == Some(name)).peekable();
             assert!(of_name.peek().is_some(), "{layer} has no {name}");
             for (path, tensor) in of_name {
                 assert!(
@@ -214,7 +231,9 @@ fn parametrized_weights_are_trained_as_in_pytorch() {
     let weights = [("layer.Kernel", "kernel"), ("layer.Bias", "bias")];
     let samples = data(&[8, 4], &[8, 3]);
     let halves = "function halves(W) -> (H) { H = as_float(as_float(W, 16), 32); }";
-    let source = |function: &str| dense(&format!("parametrized({layer}, \"Kernel\", {function})"), SGD) + halves;
+    let source = |function: &str| {
+        dense(&format!("parametrized({layer}, \"Kernel\", {function})"), SGD) + halves
+    };
     check_case("softplus", &source("softplus"), &samples, &weights);
     check_case("halves", &source("halves"), &samples, &weights);
     let norms = [weights[0], weights[1], ("layer.weight_norm.Length", "length")];
@@ -225,7 +244,10 @@ fn parametrized_weights_are_trained_as_in_pytorch() {
     assert_ne!(weight(&mut trainer, "layer.Kernel"), numbers(&[4, 3]).to_f64s());
     // An integer has no gradient.
     let whole = source("whole") + "function whole(W) -> (H) { H = as_int(W, 32); }";
-    let error = self::trainer(&whole, &Device::cpu()).fit(&samples, Fit::epochs(1)).unwrap_err().to_string();
+    let error = self::trainer(&whole, &Device::cpu())
+        .fit(&samples, Fit::epochs(1))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("`Kernel` is made into i32"), "{error}");
 }
 
@@ -235,7 +257,8 @@ fn lora_is_that_of_keras() {
     let layer = format!("parametrized(Dense(3, kernel_initializer = numbers), \"Kernel\", {lora})");
     let names = [("Kernel", "kernel"), ("Bias", "bias"), ("lora.A", "a"), ("lora.B", "b")];
     let weights = names.map(|(path, name)| (format!("layer.{path}"), name));
-    let weights: Vec<(&str, &str)> = weights.iter().map(|(path, name)| (path.as_str(), *name)).collect();
+    let weights: Vec<(&str, &str)> =
+        weights.iter().map(|(path, name)| (path.as_str(), *name)).collect();
     check_case("lora", &dense(&layer, "Adam(0.01)"), &data(&[8, 4], &[8, 3]), &weights);
 }
 
@@ -259,8 +282,9 @@ fn replaced_weights_are_trained() {
     let plain = "Dense(4, kernel_initializer = numbers)";
     let replaced = |function: &str| format!("with_weight({plain}, \"Kernel\", {function})");
     for device in devices() {
-        let kernel =
-            |layer: &str, frozen| weight(&mut fitted(&source(layer, frozen), &device, &samples, 3), "layer.Kernel");
+        let kernel = |layer: &str, frozen| {
+            weight(&mut fitted(&source(layer, frozen), &device, &samples, 3), "layer.Kernel")
+        };
         check("the same weight", &kernel(&replaced("same"), "[]"), &kernel(plain, "[]"), 1e-6);
         // The values fit 16 bits, so both trainings are the same.
         let (narrow, wide) = (kernel(&replaced("narrow"), "[]"), kernel(&replaced("wide"), "[]"));
@@ -299,9 +323,19 @@ fn weights_of_losses_are_trained_as_in_pytorch() {
     let weights = [("dense.Kernel", "kernel"), ("loss.Temperature", "temperature")];
     check_case("temperature", &source, &classes(8, 3), &weights);
     let mut trainer = fitted(&source, &Device::cpu(), &classes(8, 3), 3);
-    check("loss", &[trainer.history()[2].get("loss").unwrap()], &golden("temperature", "loss"), 1e-5);
+    check(
+        "loss",
+        &[trainer.history()[2].get("loss").unwrap()],
+        &golden("temperature", "loss"),
+        1e-5,
+    );
     let source = classifier("loss = Centres(5); optimizer = SGD(0.5);");
-    check_case("centres", &source, &classes(8, 5), &[("dense.Kernel", "kernel"), ("loss.Centres", "centres")]);
+    check_case(
+        "centres",
+        &source,
+        &classes(8, 5),
+        &[("dense.Kernel", "kernel"), ("loss.Centres", "centres")],
+    );
     // A state persists over epochs, and evaluations do not count.
     trainer.evaluate(&classes(8, 3), 8).unwrap();
     assert_eq!(weight(&mut trainer, "loss.Steps"), [3.0]);
@@ -314,7 +348,8 @@ fn file(name: &str) -> PathBuf {
 #[test]
 fn weights_of_losses_are_kept_and_frozen() {
     let samples = classes(8, 3);
-    let source = classifier(&format!("loss = Temperature(); optimizer = {SGD}; metrics = [accuracy];"));
+    let source =
+        classifier(&format!("loss = Temperature(); optimizer = {SGD}; metrics = [accuracy];"));
     let path = file("loss");
     for device in devices() {
         let mut whole = fitted(&source, &device, &samples, 4);
@@ -330,7 +365,10 @@ fn weights_of_losses_are_kept_and_frozen() {
         trained.load(&path).unwrap();
         trained.predict(&samples, 8).unwrap();
         trained.evaluate(&samples, 8).unwrap();
-        assert_eq!(weight(&mut trained, "loss.Temperature"), weight(&mut first, "loss.Temperature"));
+        assert_eq!(
+            weight(&mut trained, "loss.Temperature"),
+            weight(&mut first, "loss.Temperature")
+        );
         let model = Model::compile(&format!("{COMMON}{source}")).unwrap();
         model.on(&device).input("X", [8, 4]).build().unwrap().load(&path).unwrap();
     }
@@ -346,8 +384,13 @@ fn weights_of_losses_are_kept_and_frozen() {
     begun.fit(&samples, Fit::epochs(1)).unwrap();
     std::fs::remove_file(&path).unwrap();
     for frozen in ["loss", "loss.Temperature"] {
-        let source = classifier(&format!("loss = Temperature(); optimizer = {SGD}; frozen = [\"{frozen}\"];"));
-        assert_eq!(weight(&mut fitted(&source, &Device::cpu(), &samples, 2), "loss.Temperature"), [1.0]);
+        let source = classifier(&format!(
+            "loss = Temperature(); optimizer = {SGD}; frozen = [\"{frozen}\"];"
+        ));
+        assert_eq!(
+            weight(&mut fitted(&source, &Device::cpu(), &samples, 2), "loss.Temperature"),
+            [1.0]
+        );
     }
     // A session has the model's weights alone.
     let model = Model::compile(&format!("{COMMON}{source}")).unwrap();
@@ -368,9 +411,11 @@ fn paths_of_weights_of_losses() {
              train M {{ {loss} optimizer = SGD(0.1); }}"
         );
         let data = data(&[8, 4], &[8, 2]);
-        let data = data.with(tile_runtime::train::ColumnRole::Target, None, numbers(&[8, 2])).unwrap();
+        let data =
+            data.with(tile_runtime::train::ColumnRole::Target, None, numbers(&[8, 2])).unwrap();
         let mut trainer = fitted(&source, &Device::cpu(), &data, 1);
-        let mut paths: Vec<String> = trainer.weights().unwrap().into_iter().map(|(path, _)| path).collect();
+        let mut paths: Vec<String> =
+            trainer.weights().unwrap().into_iter().map(|(path, _)| path).collect();
         paths.retain(|path| path.starts_with("loss"));
         paths.join(" ")
     };
@@ -379,7 +424,10 @@ fn paths_of_weights_of_losses() {
     assert_eq!(paths("loss = [Scaled, mse];"), "loss[0].Scale");
     assert_eq!(paths("loss = [Scaled(), Scaled()];"), "loss[0].Scale loss[1].Scale");
     assert_eq!(paths("both = Scaled(); loss = [both, both];"), "loss[0].Scale");
-    assert_eq!(paths("part = Scaled(); loss = Half(part); metrics = [[part], []];"), "loss.inner.Scale");
+    assert_eq!(
+        paths("part = Scaled(); loss = Half(part); metrics = [[part], []];"),
+        "loss.inner.Scale"
+    );
     assert_eq!(paths_beside("loss", "loss = Scaled;"), "loss.Kernel loss.Bias loss_1.Scale");
 }
 
@@ -397,13 +445,23 @@ fn params_of_metrics_and_optimizers_are_refused() {
         };
         run().unwrap_err().to_string()
     };
-    let found = error("metric Bad()(P, T) -> (V) { param W[] = ones; V = W * sum(P - T); }", "metrics = [Bad()];");
+    let found = error(
+        "metric Bad()(P, T) -> (V) { param W[] = ones; V = W * sum(P - T); }",
+        "metrics = [Bad()];",
+    );
     assert!(found.contains("unexpected `param` in this metric"), "{found}");
-    let found = error("optimizer Bad()(P, G) { param W[] = ones; update P = P - W * G; }", "optimizer = Bad();");
+    let found = error(
+        "optimizer Bad()(P, G) { param W[] = ones; update P = P - W * G; }",
+        "optimizer = Bad();",
+    );
     assert!(found.contains("unexpected `param` in this optimizer"), "{found}");
-    let found = error("metric Bad()(P, T) -> (V) { V = sum(Scale()(P) - T); }", "metrics = [Bad()];");
+    let found =
+        error("metric Bad()(P, T) -> (V) { V = sum(Scale()(P) - T); }", "metrics = [Bad()];");
     assert!(found.contains("`param` in a metric") && found.contains("Gamma"), "{found}");
-    let found = error("loss Bad()(P, T) -> (L) { param W[] = ones; L = W * (P - T); }", "metrics = [Bad()];");
+    let found = error(
+        "loss Bad()(P, T) -> (L) { param W[] = ones; L = W * (P - T); }",
+        "metrics = [Bad()];",
+    );
     assert!(found.contains("`param` in a metric"), "{found}");
     let found = error("optimizer Bad()(P, G) { update P = P - Scale()(G); }", "optimizer = Bad();");
     assert!(found.contains("`param` in an optimizer"), "{found}");

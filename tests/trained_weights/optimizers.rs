@@ -35,8 +35,9 @@ fn wrapped(optimizer: &str) -> String {
 fn optimizers_in_optimizers_have_states_for_each_weight() {
     let samples = data(&[8, 4], &[8, 3]);
     for device in devices() {
-        let weights =
-            |optimizer: &str, epochs| fitted(&wrapped(optimizer), &device, &samples, epochs).weights().unwrap();
+        let weights = |optimizer: &str, epochs| {
+            fitted(&wrapped(optimizer), &device, &samples, epochs).weights().unwrap()
+        };
         let plain = weights("optimizer = Adam(0.05);", 2);
         let same = [
             "optimizer = Wrap(Adam(0.05));",
@@ -53,14 +54,16 @@ fn optimizers_in_optimizers_have_states_for_each_weight() {
         assert_ne!(weights("optimizer = Choose(Adam(0.05), SGD(0.05, momentum = 0.9));", 2), plain);
         // Two descents one after the other equal one with the sum of their rates.
         let twice = weights("optimizer = Two(SGD(0.05), SGD(0.1));", 2);
-        for ((path, found), (_, expected)) in twice.iter().zip(weights("optimizer = SGD(0.15);", 2)) {
+        for ((path, found), (_, expected)) in twice.iter().zip(weights("optimizer = SGD(0.15);", 2))
+        {
             check(path, &found.to_f64s(), &expected.to_f64s(), 1e-6);
         }
         // The result is halfway back to the weights of two steps before.
-        let [first, fast, slow] =
-            ["SGD(0.0)", "SGD(0.05)", "Lookahead(SGD(0.05))"].map(|o| weights(&format!("optimizer = {o};"), 1));
+        let [first, fast, slow] = ["SGD(0.0)", "SGD(0.05)", "Lookahead(SGD(0.05))"]
+            .map(|o| weights(&format!("optimizer = {o};"), 1));
         for ((path, slow), ((_, first), (_, fast))) in slow.iter().zip(first.iter().zip(&fast)) {
-            let middle: Vec<f64> = first.to_f64s().iter().zip(fast.to_f64s()).map(|(a, b)| (a + b) / 2.0).collect();
+            let middle: Vec<f64> =
+                first.to_f64s().iter().zip(fast.to_f64s()).map(|(a, b)| (a + b) / 2.0).collect();
             check(path, &slow.to_f64s(), &middle, 1e-6);
         }
     }
@@ -71,12 +74,17 @@ fn states_of_optimizers_in_optimizers_are_saved_by_stable_names() {
     let samples = data(&[8, 4], &[8, 3]);
     let path = file("optimizer");
     for device in devices() {
-        let source = wrapped("optimizer = Averaged(Wrap(Two(Adam(0.05), SGD(0.01, momentum = 0.9))));");
+        let source =
+            wrapped("optimizer = Averaged(Wrap(Two(Adam(0.05), SGD(0.01, momentum = 0.9))));");
         let mut whole = fitted(&source, &device, &samples, 4);
         fitted(&source, &device, &samples, 2).save(&path).unwrap();
         let saved = std::fs::read(&path).unwrap();
         let header = String::from_utf8_lossy(&saved).into_owned();
-        for name in ["a.Kernel.Average", "b.Kernel.inner.inner.first.Momentum", "c.Bias.inner.inner.second.Momentum"] {
+        for name in [
+            "a.Kernel.Average",
+            "b.Kernel.inner.inner.first.Momentum",
+            "c.Bias.inner.inner.second.Momentum",
+        ] {
             assert!(header.contains(&format!("\"train.optimizer.{name}\"")), "{name}");
         }
         let mut second = trainer(&source, &device);

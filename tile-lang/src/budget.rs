@@ -89,7 +89,10 @@ impl Budget {
 
     /// Creates a budget that also ends when `interrupt` returns true. `interrupt` is called from
     /// time to time, and is the hook for a clock or for a user who cancels.
-    pub fn interrupted_by(limits: Limits, interrupt: impl Fn() -> bool + Send + Sync + 'static) -> Budget {
+    pub fn interrupted_by(
+        limits: Limits,
+        interrupt: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Budget {
         Budget::of(limits, Some(Box::new(interrupt)))
     }
 
@@ -102,7 +105,14 @@ impl Budget {
         // The cast saturates, and NaN becomes 0.
         let units = (limits.seconds * UNITS_PER_SECOND as f64) as u64;
         let zero = || AtomicU64::new(0);
-        Budget(Some(Arc::new(Counts { limits, units, spent: zero(), taken: zero(), interrupt, interrupted: zero() })))
+        Budget(Some(Arc::new(Counts {
+            limits,
+            units,
+            spent: zero(),
+            taken: zero(),
+            interrupt,
+            interrupted: zero(),
+        })))
     }
 
     /// Counts work that is about to be done.
@@ -198,7 +208,11 @@ fn add(count: &AtomicU64, more: u64) -> u64 {
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Budget");
-        shown.field("limits", &self.limits()).field("spent", &self.spent()).field("taken", &self.taken()).finish()
+        shown
+            .field("limits", &self.limits())
+            .field("spent", &self.spent())
+            .field("taken", &self.taken())
+            .finish()
     }
 }
 

@@ -52,11 +52,15 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
         ELEMENTWISE,
         (1, 1),
         &[
-            "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "recip", "round",
-            "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "as_bool",
+            "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log",
+            "recip", "round", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "as_bool",
         ],
     ),
-    (ELEMENTWISE, (2, 2), &["pow", "fmod", "as_int", "as_uint", "as_float", "as_bfloat", "as_type"]),
+    (
+        ELEMENTWISE,
+        (2, 2),
+        &["pow", "fmod", "as_int", "as_uint", "as_float", "as_bfloat", "as_type"],
+    ),
     (BOTH, (1, 1), &["abs", "bit_not", "ceil", "floor", "ident", "neg"]),
     (
         BOTH,
@@ -83,7 +87,11 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     ),
     (BOTH, (3, 3), &["cond"]),
     (SIZE, (2, 2), &["mod", "broadcast", "match"]),
-    (TENSOR, (1, 1), &["shape", "vector", "stop_gradient", "trained_as", "prng_state", "prng_value"]),
+    (
+        TENSOR,
+        (1, 1),
+        &["shape", "vector", "stop_gradient", "trained_as", "prng_state", "prng_value"],
+    ),
     (
         TENSOR,
         (0, 0),
@@ -97,7 +105,11 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
             "gradient_norm",
         ],
     ),
-    (TENSOR, (2, 2), &["index", "gather", "transpose", "element", "fill", "grad", "with_loss", "matches"]),
+    (
+        TENSOR,
+        (2, 2),
+        &["index", "gather", "transpose", "element", "fill", "grad", "with_loss", "matches"],
+    ),
     (
         COMPILE_TIME,
         (1, 1),

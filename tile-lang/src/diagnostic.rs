@@ -81,7 +81,8 @@ impl Diagnostic {
         if self.labels.first().is_some_and(is_users) || !self.labels.iter().any(is_users) {
             return self;
         }
-        let (mut users, mut library): (Vec<Label>, Vec<Label>) = self.labels.into_iter().partition(is_users);
+        let (mut users, mut library): (Vec<Label>, Vec<Label>) =
+            self.labels.into_iter().partition(is_users);
         library.retain(|label| label.text != CALL && !OF_ARGUMENTS.contains(&self.code));
         if let ([], Some(first)) = (&library[..], users.first_mut()) {
             first.text.clear();

@@ -19,7 +19,11 @@ const MARKS: &[(&str, &str, Token<'static>)] = &[
     ("**", "write `pow(X, 2)` for a power", Token::Star),
     ("&&", "write `&`", Token::Ampersand),
     ("||", "write `|`", Token::Bar),
-    ("@", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`", Token::Star),
+    (
+        "@",
+        "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`",
+        Token::Star,
+    ),
     ("%", "write `fmod(X, Y)`, or `mod(N, 2)` for sizes", Token::Slash),
     ("!", "write `x == 0` or `x == false`; `~` inverts bits", Token::Tilde),
     ("−", "write `-`", Token::Minus),
@@ -36,22 +40,35 @@ const MARKS: &[(&str, &str, Token<'static>)] = &[
 
 /// Returns the meaning of a text that no rule of the lexer accepts, or only its rule for foreign
 /// text. `before` is the token that ends where the text starts, if there is one, with its text.
-pub(crate) fn meaning<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -> Option<Foreign<'s>> {
-    let foreign = |message: String, help: &str, meant| Some(Foreign { message, help: help.to_owned(), meant });
+pub(crate) fn meaning<'s>(
+    text: &'s str,
+    before: Option<(Token<'s>, &'s str)>,
+) -> Option<Foreign<'s>> {
+    let foreign = |message: String, help: &str, meant| {
+        Some(Foreign { message, help: help.to_owned(), meant })
+    };
     if let Some((mark, help, token)) = MARKS.iter().find(|(mark, ..)| *mark == text) {
         return foreign(format!("unknown operator `{mark}`"), help, Some(*token));
     }
-    let operator = text.strip_suffix('=').filter(|operator| ["+", "-", "*", "/"].contains(operator));
+    let operator =
+        text.strip_suffix('=').filter(|operator| ["+", "-", "*", "/"].contains(operator));
     if let Some(operator) = operator {
-        let help = format!("write `Y = Y {operator} …`; in a function, give the new value its own name");
+        let help =
+            format!("write `Y = Y {operator} …`; in a function, give the new value its own name");
         return foreign(format!("unknown operator `{text}`"), &help, Some(Token::Assign));
     }
     match text.chars().next()? {
         '#' => foreign("unexpected `#`".into(), "a comment starts with `//`", None),
-        '/' => foreign("unexpected `/*`".into(), "a comment starts with `//`, and ends with its line", None),
-        '"' if text.starts_with("\"\"\"") => {
-            foreign("unexpected `\"\"\"`".into(), "a comment starts with `//`; Tile has no docstrings", None)
-        }
+        '/' => foreign(
+            "unexpected `/*`".into(),
+            "a comment starts with `//`, and ends with its line",
+            None,
+        ),
+        '"' if text.starts_with("\"\"\"") => foreign(
+            "unexpected `\"\"\"`".into(),
+            "a comment starts with `//`; Tile has no docstrings",
+            None,
+        ),
         quote @ ('\'' | '“' | '”' | '„') => {
             let content = text.trim_matches(['\'', '“', '”', '„']);
             let is_name = content.starts_with(|c: char| c.is_ascii_lowercase())
@@ -77,7 +94,11 @@ pub(crate) fn meaning<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -
                 Some(Token::Int(value)),
             )
         }
-        '_' => foreign(format!("`{text}` starts with `_`"), "a name starts with a letter", Some(Token::Invalid)),
+        '_' => foreign(
+            format!("`{text}` starts with `_`"),
+            "a name starts with a letter",
+            Some(Token::Invalid),
+        ),
         _ => None,
     }
 }
@@ -87,17 +108,24 @@ fn attribute<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -> Option<
     let last = text.rsplit('.').next().unwrap_or_default();
     let (token, base) = before?;
     let help = match (last, token) {
-        ("add", _) => "layers are joined with `|>`, as in `Y = X |> Dense(8) |> Dense(3);`".to_owned(),
+        ("add", _) => {
+            "layers are joined with `|>`, as in `Y = X |> Dense(8) |> Dense(3);`".to_owned()
+        }
         ("compile" | "fit", _) => {
-            "training is described in a `train` block: `train Net { loss = …; optimizer = …; }`".to_owned()
+            "training is described in a `train` block: `train Net { loss = …; optimizer = …; }`"
+                .to_owned()
         }
         ("shape" | "size" | "ndim", Token::Capital(_)) => {
             format!("name the sizes in the header, as in `{base}[N, K]`, or write `dims({base})`")
         }
         ("T", Token::Capital(_)) => format!("write `transpose({base}, [1, 0])`"),
-        (_, Token::Small(_) | Token::Word(_)) if let Some(help) = name_help(last) => help.to_owned(),
+        (_, Token::Small(_) | Token::Word(_)) if let Some(help) = name_help(last) => {
+            help.to_owned()
+        }
         (_, Token::Capital(_) | Token::ParenClose | Token::BracketClose) => {
-            format!("a method is a function here, as in `{last}(X)`, and a layer is applied with `|>`")
+            format!(
+                "a method is a function here, as in `{last}(X)`, and a layer is applied with `|>`"
+            )
         }
         (_, Token::Small(_) | Token::Word(_)) => {
             format!("write `{last}` alone: the names of the library are visible everywhere")
@@ -105,7 +133,11 @@ fn attribute<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -> Option<
         _ => return None,
     };
     let base = if matches!(token, Token::ParenClose | Token::BracketClose) { "" } else { base };
-    Some(Foreign { message: format!("unexpected `.` in `{base}{text}`"), help, meant: Some(Token::Invalid) })
+    Some(Foreign {
+        message: format!("unexpected `.` in `{base}{text}`"),
+        help,
+        meant: Some(Token::Invalid),
+    })
 }
 
 /// Keywords of Python and of languages like C.
@@ -118,7 +150,10 @@ const WORDS: &[(&str, &str)] = &[
     ("from", "the library needs no import; `import \"layers.tile\";` reads another Tile file"),
     ("return", "assign to the names of the outputs in the header, as in `-> (Y) { Y = …; }`"),
     ("elif", "write `else if`"),
-    ("while", "`for i in range(3) { … }` repeats a known number of times, and `scan` goes along an axis"),
+    (
+        "while",
+        "`for i in range(3) { … }` repeats a known number of times, and `scan` goes along an axis",
+    ),
     ("lambda", "write a `function`, and give its name"),
     ("and", "write `&`"),
     ("or", "write `|`"),
@@ -153,7 +188,10 @@ const NAMES: &[(&str, &str)] = &[
     ("Model", "a network is written `model Name(X[N, 4]) -> (Y) { … }`"),
     ("Input", "inputs stand in the header, as in `model Net(Image[N, 28, 28]) -> (Y) { … }`"),
     ("InputLayer", "inputs stand in the header, as in `model Net(Image[N, 28, 28]) -> (Y) { … }`"),
-    ("Linear", "the layer is called `Dense(units)`, as in Keras: it finds the number of its inputs itself"),
+    (
+        "Linear",
+        "the layer is called `Dense(units)`, as in Keras: it finds the number of its inputs itself",
+    ),
     ("BatchNorm1d", "the layer is called `BatchNormalization()`, as in Keras"),
     ("BatchNorm2d", "the layer is called `BatchNormalization()`, as in Keras"),
     ("LayerNorm", "the layer is called `LayerNormalization()`, as in Keras"),
@@ -162,21 +200,36 @@ const NAMES: &[(&str, &str)] = &[
     ("AdaptiveAvgPool2d", "the layer is called `AdaptiveAveragePooling2D(size)`, as in Keras"),
     ("ConvTranspose2d", "the layer is called `Conv2DTranspose(filters, kernel_size)`, as in Keras"),
     ("Upsample", "the layer is called `UpSampling2D(size)`, as in Keras"),
-    ("CrossEntropyLoss", "the loss is called `SparseCategoricalCrossentropy(from_logits = true)`, as in Keras"),
+    (
+        "CrossEntropyLoss",
+        "the loss is called `SparseCategoricalCrossentropy(from_logits = true)`, as in Keras",
+    ),
     ("BCELoss", "the loss is called `BinaryCrossentropy()`, as in Keras"),
-    ("BCEWithLogitsLoss", "the loss is called `BinaryCrossentropy(from_logits = true)`, as in Keras"),
+    (
+        "BCEWithLogitsLoss",
+        "the loss is called `BinaryCrossentropy(from_logits = true)`, as in Keras",
+    ),
     ("MSELoss", "the loss is called `MeanSquaredError()`, as in Keras"),
     ("L1Loss", "the loss is called `MeanAbsoluteError()`, as in Keras"),
-    ("matmul", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`"),
+    (
+        "matmul",
+        "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`",
+    ),
     ("mm", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`"),
-    ("dot", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`"),
+    (
+        "dot",
+        "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`",
+    ),
     ("square", "write `X * X`"),
     ("concat", "write `[A, B] |> Concatenate()`"),
     ("concatenate", "write `[A, B] |> Concatenate()`"),
     ("cat", "write `[A, B] |> Concatenate()`"),
     ("view", "write `reshape(X, 28, 28)`, or `X |> Reshape([28, 28])` with an axis of samples"),
     ("flatten", "write `X |> Flatten()`"),
-    ("permute", "write `transpose(X, [0, 2, 1])`, or `X |> Permute([2, 1])` with an axis of samples"),
+    (
+        "permute",
+        "write `transpose(X, [0, 2, 1])`, or `X |> Permute([2, 1])` with an axis of samples",
+    ),
     ("where", "write `C ? A : B`"),
     ("maximum", "write `max(A, B)`"),
     ("minimum", "write `min(A, B)`"),
@@ -198,7 +251,10 @@ const SETTINGS: &[(&str, &str)] = &[
     ("validation_split", "it is an option of the command line, `--validation 0.1`"),
     ("validation_data", "it is an option of the command line, `--validation DIR`"),
     ("class_weight", "it is an option of the command line, `--class-weight 3=0.5`"),
-    ("callbacks", "options of `tilec train` take their place, such as `--patience`, `--save-best` and `--log`"),
+    (
+        "callbacks",
+        "options of `tilec train` take their place, such as `--patience`, `--save-best` and `--log`",
+    ),
 ];
 
 /// Returns the help for a setting that Keras has elsewhere.

@@ -43,7 +43,12 @@ pub(crate) struct Loaded {
 
 /// Reads the file called `name` and all files that it reaches. Returns the files in the order of
 /// the sources, and the diagnostics of all of them.
-pub(crate) fn load(name: &str, text: &str, loader: Loader, budget: &Budget) -> (Sources, Vec<Loaded>, Vec<Diagnostic>) {
+pub(crate) fn load(
+    name: &str,
+    text: &str,
+    loader: Loader,
+    budget: &Budget,
+) -> (Sources, Vec<Loaded>, Vec<Diagnostic>) {
     let mut sources = Sources::new(name, text);
     let mut paths = vec![resolve("", name)];
     let mut files = Vec::new();
@@ -63,24 +68,40 @@ pub(crate) fn load(name: &str, text: &str, loader: Loader, budget: &Budget) -> (
                 continue;
             }
             match loader(&path) {
-                Imported::Text(text) => match sources.add(path.clone(), text) {
-                    Some(_) => {
-                        imports.push(paths.len());
-                        paths.push(path);
+                Imported::Text(text) => {
+                    match sources.add(path.clone(), text) {
+                        Some(_) => {
+                            imports.push(paths.len());
+                            paths.push(path);
+                        }
+                        None => {
+                            let error = Diagnostic::error(
+                                "E0006",
+                                import.span,
+                                format!("the file `{path}` is too long"),
+                            );
+                            diagnostics.push(error.help(
+                                "the files of a program must be shorter than 2 GiB, together",
+                            ));
+                        }
                     }
-                    None => {
-                        let error = Diagnostic::error("E0006", import.span, format!("the file `{path}` is too long"));
-                        diagnostics.push(error.help("the files of a program must be shorter than 2 GiB, together"));
-                    }
-                },
+                }
                 Imported::Missing => diagnostics.extend(missing(import, &path)),
                 Imported::Refused { why, help } => {
-                    let error = Diagnostic::error("E0135", import.span, format!("cannot import `{path}`: {why}"));
+                    let error = Diagnostic::error(
+                        "E0135",
+                        import.span,
+                        format!("cannot import `{path}`: {why}"),
+                    );
                     diagnostics.push(error.help(help));
                 }
             }
         }
-        files.push(Loaded { functions: parsed.file.functions, aliases: parsed.file.aliases, imports });
+        files.push(Loaded {
+            functions: parsed.file.functions,
+            aliases: parsed.file.aliases,
+            imports,
+        });
     }
     (sources, files, diagnostics)
 }
@@ -96,7 +117,9 @@ fn missing(import: &ast::Import, path: &str) -> Option<Diagnostic> {
 
 /// Resolves `path` against the folder of the file `from`. Removes redundant `.` and `..`.
 fn resolve(from: &str, path: &str) -> String {
-    normal(&Path::new(from).parent().unwrap_or(Path::new("")).join(path)).to_string_lossy().into_owned()
+    normal(&Path::new(from).parent().unwrap_or(Path::new("")).join(path))
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Removes redundant `.` and `..` from a path. A [`Loader`] gets paths in this form.

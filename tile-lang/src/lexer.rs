@@ -187,10 +187,14 @@ pub fn tokenize(source: &str, base: u32) -> Tokens<'_> {
         let span = Span::new(base + range.start as u32, base + range.end as u32);
         match token {
             Ok(Token::Comment) => found.comments.push(span),
-            Ok(Token::Small(name)) if WORDS.contains(&name) && source.as_bytes()[range.start] != b'$' => {
-                let after_number =
-                    matches!(found.tokens.last(), Some((Token::Int(_), number)) if number.end == span.start);
-                found.tokens.push((if after_number { Token::Small(name) } else { Token::Word(name) }, span));
+            Ok(Token::Small(name))
+                if WORDS.contains(&name) && source.as_bytes()[range.start] != b'$' =>
+            {
+                let after_number = matches!(found.tokens.last(), Some((Token::Int(_), number)) if number.end == span.start);
+                found.tokens.push((
+                    if after_number { Token::Small(name) } else { Token::Word(name) },
+                    span,
+                ));
             }
             Ok(Token::Foreign(_)) => found.foreign(source, base, &source[range], span),
             Ok(token) => found.tokens.push((token, span)),
@@ -209,8 +213,8 @@ impl<'s> Tokens<'s> {
             return self.invalid(LexError::Character, text, span);
         };
         // Only the first one of many comments is reported.
-        let is_known =
-            meant.is_none() && self.diagnostics.iter().take(SUGGESTIONS).any(|known| known.message == message);
+        let is_known = meant.is_none()
+            && self.diagnostics.iter().take(SUGGESTIONS).any(|known| known.message == message);
         if !is_known {
             self.diagnostics.push(Diagnostic::error("E0001", span, message).help(help));
         }
@@ -225,7 +229,9 @@ impl<'s> Tokens<'s> {
                 // A run of invalid characters gives one error.
                 Token::Invalid if error == LexError::Character => {
                     previous_span.end = span.end;
-                    if let Some(label) = self.diagnostics.last_mut().and_then(|d| d.labels.first_mut()) {
+                    if let Some(label) =
+                        self.diagnostics.last_mut().and_then(|d| d.labels.first_mut())
+                    {
                         label.span = *previous_span;
                     }
                     return;
@@ -244,14 +250,21 @@ impl<'s> Tokens<'s> {
         }
         self.diagnostics.push(match error {
             LexError::Character if text.starts_with('"') => {
-                Diagnostic::error("E0001", span, "unterminated text").help("put `\"` after it, on the same line")
+                Diagnostic::error("E0001", span, "unterminated text")
+                    .help("put `\"` after it, on the same line")
             }
-            LexError::Character => Diagnostic::error("E0001", span, format!("unexpected `{}`", text.escape_debug())),
-            LexError::Integer => Diagnostic::error("E0002", span, format!("the integer `{text}` is too large"))
-                .help(format!("the largest integer is {}", i64::MAX)),
-            LexError::Float => {
-                Diagnostic::error("E0002", span, format!("the number `{text}` is too large for a float"))
+            LexError::Character => {
+                Diagnostic::error("E0001", span, format!("unexpected `{}`", text.escape_debug()))
             }
+            LexError::Integer => {
+                Diagnostic::error("E0002", span, format!("the integer `{text}` is too large"))
+                    .help(format!("the largest integer is {}", i64::MAX))
+            }
+            LexError::Float => Diagnostic::error(
+                "E0002",
+                span,
+                format!("the number `{text}` is too large for a float"),
+            ),
         });
         self.tokens.push((Token::Invalid, span));
     }

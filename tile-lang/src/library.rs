@@ -94,7 +94,8 @@ pub(crate) fn reached<'a>(texts: impl Iterator<Item = &'a str>) -> File {
 fn add_reached(text: &str, reached: &mut Vec<&'static str>, seen: &mut HashSet<&'static str>) {
     for (token, _) in tokenize(text, 0).tokens {
         // A string literal may name a definition, too.
-        if let Token::Capital(name) | Token::Small(name) | Token::Word(name) | Token::Text(name) = token
+        if let Token::Capital(name) | Token::Small(name) | Token::Word(name) | Token::Text(name) =
+            token
             && let Some((name, _)) = DEFINITIONS.get_key_value(name)
             && seen.insert(name)
         {
@@ -142,7 +143,8 @@ mod tests {
     #[test]
     fn what_is_not_reached_is_not_read() {
         let file = reached(["Y = sigmoid(X)"].into_iter());
-        let names: Vec<&str> = file.functions.iter().filter_map(|f| Some(f.name.as_ref()?.name.as_str())).collect();
+        let names: Vec<&str> =
+            file.functions.iter().filter_map(|f| Some(f.name.as_ref()?.name.as_str())).collect();
         assert_eq!(names, ["sigmoid"]);
         assert_eq!(reached(["Y = X"].into_iter()), File::default());
     }

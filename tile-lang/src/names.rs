@@ -23,7 +23,11 @@ pub(crate) type Names = HashMap<String, Named>;
 
 /// Returns the names of the definitions of a file. `first` is the index of the file's first
 /// definition. A `train` block is not a definition. A file has at most one for each model.
-pub(crate) fn names_of(functions: &[Function], first: usize, diagnostics: &mut Vec<Diagnostic>) -> Names {
+pub(crate) fn names_of(
+    functions: &[Function],
+    first: usize,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Names {
     let mut names = Names::new();
     let mut trained: HashMap<&str, Span> = HashMap::new();
     for (number, function) in functions.iter().enumerate() {
@@ -31,7 +35,9 @@ pub(crate) fn names_of(functions: &[Function], first: usize, diagnostics: &mut V
         if function.kind == FunctionKind::Train {
             match trained.entry(&name.name) {
                 Entry::Vacant(entry) => _ = entry.insert(name.span),
-                Entry::Occupied(entry) => diagnostics.push(defined_twice("`train` block of", name, *entry.get())),
+                Entry::Occupied(entry) => {
+                    diagnostics.push(defined_twice("`train` block of", name, *entry.get()))
+                }
             }
             continue;
         }
@@ -67,7 +73,8 @@ pub(crate) fn add_aliases(
     for (aliases, names) in aliases.iter_mut().zip(&*files) {
         let mut seen: HashMap<String, Span> = HashMap::new();
         aliases.retain(|Alias { name, .. }| {
-            let first = names.get(&name.name).map(|named| named.place).or(seen.get(&name.name).copied());
+            let first =
+                names.get(&name.name).map(|named| named.place).or(seen.get(&name.name).copied());
             match first {
                 Some(first) => diagnostics.push(defined_twice("alias", name, first)),
                 None => _ = seen.insert(name.name.clone(), name.span),
@@ -86,7 +93,8 @@ pub(crate) fn add_aliases(
                 match target(files, imports, &open, shipped, file, &alias.target.name) {
                     Target::Found(named) => {
                         open[file].remove(&alias.name.name);
-                        files[file].insert(alias.name.name, Named { place: alias.name.span, ..named });
+                        files[file]
+                            .insert(alias.name.name, Named { place: alias.name.span, ..named });
                     }
                     Target::Open | Target::None => aliases[file].push(alias),
                 }
@@ -97,8 +105,11 @@ pub(crate) fn add_aliases(
         }
     }
     // The remaining aliases have an unknown target, or form a cycle, or depend on such an alias.
-    let left: Vec<(usize, &Alias)> =
-        aliases.iter().enumerate().flat_map(|(file, aliases)| aliases.iter().map(move |alias| (file, alias))).collect();
+    let left: Vec<(usize, &Alias)> = aliases
+        .iter()
+        .enumerate()
+        .flat_map(|(file, aliases)| aliases.iter().map(move |alias| (file, alias)))
+        .collect();
     let nothing = left.iter().filter(|(file, alias)| {
         matches!(target(files, imports, &open, shipped, *file, &alias.target.name), Target::None)
     });
@@ -108,7 +119,9 @@ pub(crate) fn add_aliases(
             let message = format!("unknown function, layer or model `{}`", target.name);
             let error = Diagnostic::error("E0102", target.span, message);
             let names = files.iter().flat_map(Names::keys).map(String::as_str);
-            let names = names.chain(library::names().map(|name| -> &str { name })).filter(|_| number < SUGGESTIONS);
+            let names = names
+                .chain(library::names().map(|name| -> &str { name }))
+                .filter(|_| number < SUGGESTIONS);
             match did_you_mean(&target.name, names) {
                 Some(help) => error.help(help),
                 None => error.help("an alias is another name of a function, layer or model"),
@@ -171,8 +184,11 @@ pub(crate) fn add_imports(
                 let first = *names.entry(name.clone()).or_insert(*named);
                 if first.function != named.function {
                     let message = format!("`{name}` is defined in two imported files");
-                    let error = Diagnostic::error("E0121", named.place, message).also(first.place, "the first one");
-                    let help = format!("rename one of them, or define `{name}` in the file that imports both");
+                    let error = Diagnostic::error("E0121", named.place, message)
+                        .also(first.place, "the first one");
+                    let help = format!(
+                        "rename one of them, or define `{name}` in the file that imports both"
+                    );
                     diagnostics.push(error.help(help));
                 }
             }

@@ -4,8 +4,8 @@ use lalrpop_util::ParseError;
 use lalrpop_util::lalrpop_mod;
 
 use crate::ast::{
-    Aggregation, Alias, Argument, BinaryOp, Expr, ExprKind, File, Function, FunctionKind, Ident, Import, Input,
-    MAX_BLOCKS, MAX_DEPTH, Statement, UnaryOp,
+    Aggregation, Alias, Argument, BinaryOp, Expr, ExprKind, File, Function, FunctionKind, Ident,
+    Import, Input, MAX_BLOCKS, MAX_DEPTH, Statement, UnaryOp,
 };
 use crate::budget::{Budget, Limits};
 use crate::diagnostic::Diagnostic;
@@ -51,13 +51,18 @@ pub(crate) fn parse_at(source: &str, base: u32, budget: &Budget) -> Parsed {
         return Parsed { file: File::default(), diagnostics: vec![error], comments: Vec::new() };
     }
     let start = Span::new(base, base);
-    let stopped = |diagnostic| Parsed { file: File::default(), diagnostics: vec![diagnostic], comments: Vec::new() };
+    let stopped = |diagnostic| Parsed {
+        file: File::default(),
+        diagnostics: vec![diagnostic],
+        comments: Vec::new(),
+    };
     if let Err(exceeded) = budget.spend(source.len() as u64 / 8) {
         return stopped(exceeded.at(start));
     }
     let lexed = tokenize(source, base);
     let tokens = lexed.tokens.len() as u64;
-    let counted = budget.take_bytes(TOKEN_BYTES * tokens).and_then(|()| budget.spend(TOKEN_UNITS * tokens));
+    let counted =
+        budget.take_bytes(TOKEN_BYTES * tokens).and_then(|()| budget.spend(TOKEN_UNITS * tokens));
     if let Err(exceeded) = counted {
         return stopped(exceeded.at(start));
     }
@@ -68,8 +73,15 @@ pub(crate) fn parse_at(source: &str, base: u32, budget: &Budget) -> Parsed {
         return Parsed { file: File::default(), diagnostics, comments: lexed.comments };
     }
     let tokens = mark_aliases(braces::balance(source, base, lexed.tokens, &mut diagnostics));
-    let mut context =
-        Context { source, base, tokens: &tokens, budget, diagnostics, deep_reported: false, last_error: None };
+    let mut context = Context {
+        source,
+        base,
+        tokens: &tokens,
+        budget,
+        diagnostics,
+        deep_reported: false,
+        last_error: None,
+    };
     let located = tokens.iter().map(|(token, span)| Ok((span.start, *token, span.end)));
     let items = match grammar::ItemsParser::new().parse(&mut context, located) {
         Ok(items) => items,
@@ -105,7 +117,9 @@ fn too_many_blocks(tokens: &[(Token<'_>, Span)]) -> Option<Span> {
             Token::BraceClose => {
                 while open.pop().is_some_and(|last| last == ELSE) {}
                 if next != Some(ELSE) {
-                    open.truncate(open.iter().rposition(|token| *token != ELSE).map_or(0, |last| last + 1));
+                    open.truncate(
+                        open.iter().rposition(|token| *token != ELSE).map_or(0, |last| last + 1),
+                    );
                 }
             }
             _ => {}
@@ -197,20 +211,35 @@ impl<'s> Context<'s> {
 
     pub fn binary(&mut self, op: BinaryOp, left: Tall, right: Tall, span: Span) -> Tall {
         let height = left.height.max(right.height);
-        self.node(ExprKind::Binary { op, left: Box::new(left.expr), right: Box::new(right.expr) }, span, height)
+        self.node(
+            ExprKind::Binary { op, left: Box::new(left.expr), right: Box::new(right.expr) },
+            span,
+            height,
+        )
     }
 
     /// Builds `a < b < c`, where `left` is `a < b`, and reports the error.
     pub fn chain(&mut self, op: BinaryOp, left: Tall, right: Tall, span: Span) -> Tall {
         self.diagnostics.push(
-            Diagnostic::error("E0005", span, format!("comparisons cannot be chained with `{}`", op.symbol()))
-                .help("join two comparisons with `&`, as in `(A < B) & (B < C)`, or add parentheses"),
+            Diagnostic::error(
+                "E0005",
+                span,
+                format!("comparisons cannot be chained with `{}`", op.symbol()),
+            )
+            .help("join two comparisons with `&`, as in `(A < B) & (B < C)`, or add parentheses"),
         );
         self.binary(op, left, right, span)
     }
 
-    pub fn conditional(&mut self, condition: Tall, then: Tall, otherwise: Option<Tall>, span: Span) -> Tall {
-        let height = condition.height.max(then.height).max(otherwise.as_ref().map_or(0, |tall| tall.height));
+    pub fn conditional(
+        &mut self,
+        condition: Tall,
+        then: Tall,
+        otherwise: Option<Tall>,
+        span: Span,
+    ) -> Tall {
+        let height =
+            condition.height.max(then.height).max(otherwise.as_ref().map_or(0, |tall| tall.height));
         let kind = ExprKind::Conditional {
             condition: Box::new(condition.expr),
             then: Box::new(then.expr),
@@ -224,15 +253,27 @@ impl<'s> Context<'s> {
         self.node(ExprKind::Access { tensor, indices }, span, height)
     }
 
-    pub fn call(&mut self, callee: Tall, arguments: Vec<(Option<Ident>, Tall)>, span: Span) -> Tall {
+    pub fn call(
+        &mut self,
+        callee: Tall,
+        arguments: Vec<(Option<Ident>, Tall)>,
+        span: Span,
+    ) -> Tall {
         let height = arguments.iter().map(|(_, value)| value.height).fold(callee.height, u32::max);
-        let arguments = arguments.into_iter().map(|(name, value)| Argument { name, value: value.expr }).collect();
+        let arguments = arguments
+            .into_iter()
+            .map(|(name, value)| Argument { name, value: value.expr })
+            .collect();
         self.node(ExprKind::Call { callee: Box::new(callee.expr), arguments }, span, height)
     }
 
     pub fn pipe(&mut self, input: Tall, callee: Tall, span: Span) -> Tall {
         let height = input.height.max(callee.height);
-        self.node(ExprKind::Pipe { input: Box::new(input.expr), callee: Box::new(callee.expr) }, span, height)
+        self.node(
+            ExprKind::Pipe { input: Box::new(input.expr), callee: Box::new(callee.expr) },
+            span,
+            height,
+        )
     }
 
     pub fn list(&mut self, items: Vec<Tall>, span: Span) -> Tall {
@@ -268,7 +309,9 @@ impl<'s> Context<'s> {
         if !self.deep_reported {
             self.deep_reported = true;
             let message = format!("this expression nests more than {MAX_DEPTH} levels deep");
-            self.diagnostics.push(Diagnostic::error("E0004", span, message).help("split it into several statements"));
+            self.diagnostics.push(
+                Diagnostic::error("E0004", span, message).help("split it into several statements"),
+            );
         }
         Tall::leaf(ExprKind::Error, span)
     }
@@ -283,11 +326,14 @@ impl<'s> Context<'s> {
                     "product" | "prod" | "mul" => "write `*(…)` for a product".to_string(),
                     "max" => "write `>(…)` for a maximum".to_string(),
                     "min" => "write `<(…)` for a minimum".to_string(),
-                    _ => did_you_mean(name, ["argmax", "argmin"])
-                        .unwrap_or_else(|| "an aggregation is one of `+ * > < = argmax argmin`".to_string()),
+                    _ => did_you_mean(name, ["argmax", "argmin"]).unwrap_or_else(|| {
+                        "an aggregation is one of `+ * > < = argmax argmin`".to_string()
+                    }),
                 };
-                self.diagnostics
-                    .push(Diagnostic::error("E0003", span, format!("unknown aggregation `{name}`")).help(help));
+                self.diagnostics.push(
+                    Diagnostic::error("E0003", span, format!("unknown aggregation `{name}`"))
+                        .help(help),
+                );
                 Aggregation::Sum
             }
         }

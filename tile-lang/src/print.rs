@@ -4,8 +4,8 @@
 use std::fmt::{self, Write};
 
 use crate::ast::{
-    Alias, Argument, Contraction, DimKind, Expr, ExprKind, File, Function, Ident, Import, Input, Sequence, Statement,
-    StatementKind, UnaryOp, Weight, WeightShape,
+    Alias, Argument, Contraction, DimKind, Expr, ExprKind, File, Function, Ident, Import, Input,
+    Sequence, Statement, StatementKind, UnaryOp, Weight, WeightShape,
 };
 use crate::lexer::{KEYWORDS, tokenize};
 
@@ -28,7 +28,10 @@ pub fn tokens_text(source: &str) -> String {
 pub fn ast_text(file: &File) -> String {
     let imports = file.imports.iter().map(|import| format!("{import}\n"));
     let aliases = file.aliases.iter().map(|alias| format!("{alias}\n"));
-    imports.chain(aliases).chain(file.functions.iter().map(|function| format!("{function}\n"))).collect()
+    imports
+        .chain(aliases)
+        .chain(file.functions.iter().map(|function| format!("{function}\n")))
+        .collect()
 }
 
 impl fmt::Display for Import {
@@ -95,7 +98,9 @@ impl fmt::Display for Statement {
             write!(f, "(attribute {}{}) ", attribute.name, Spaced(&attribute.parameters))?;
         }
         match &self.kind {
-            StatementKind::Assign { targets, value } => write!(f, "(assign{} {value})", Spaced(targets)),
+            StatementKind::Assign { targets, value } => {
+                write!(f, "(assign{} {value})", Spaced(targets))
+            }
             StatementKind::Contraction(contraction) => write!(f, "{contraction}"),
             StatementKind::Weight(weight) => write!(f, "{weight}"),
             StatementKind::Update { target, value } => write!(f, "(update {target} {value})"),
@@ -109,7 +114,9 @@ impl fmt::Display for Statement {
                 }
                 f.write_char(')')
             }
-            StatementKind::Scan { sequences, body } => write!(f, "(scan{}{})", Spaced(sequences), Block(body)),
+            StatementKind::Scan { sequences, body } => {
+                write!(f, "(scan{}{})", Spaced(sequences), Block(body))
+            }
             StatementKind::Call(call) => write!(f, "(statement {call})"),
             StatementKind::Adapt { body } => write!(f, "(adapt{})", Block(body)),
             StatementKind::Yield { target, value } => write!(f, "(yield {target} {value})"),
@@ -120,9 +127,20 @@ impl fmt::Display for Statement {
 
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Weight { kind, name, shape, initializer, regularizer, constraint, condition, otherwise } = self;
+        let Weight {
+            kind,
+            name,
+            shape,
+            initializer,
+            regularizer,
+            constraint,
+            condition,
+            otherwise,
+        } = self;
         match shape {
-            WeightShape::Sizes(sizes) => write!(f, "({} {name} (sizes{})", kind.keyword(), Spaced(sizes))?,
+            WeightShape::Sizes(sizes) => {
+                write!(f, "({} {name} (sizes{})", kind.keyword(), Spaced(sizes))?
+            }
             WeightShape::Like(tensor) => write!(f, "({} {name} (like {tensor})", kind.keyword())?,
         }
         write!(f, " {initializer}")?;
@@ -171,7 +189,9 @@ impl fmt::Display for Expr {
             ExprKind::Float(value) => write!(f, "{value:?}"),
             ExprKind::Name(name) => write!(f, "{name}"),
             ExprKind::Access { tensor, indices } => write!(f, "(at {tensor}{})", Spaced(indices)),
-            ExprKind::Call { callee, arguments } => write!(f, "(call {callee}{})", Spaced(arguments)),
+            ExprKind::Call { callee, arguments } => {
+                write!(f, "(call {callee}{})", Spaced(arguments))
+            }
             ExprKind::Pipe { input, callee } => write!(f, "(|> {input} {callee})"),
             ExprKind::List(items) => write!(f, "(list{})", Spaced(items)),
             ExprKind::Text(text) => write!(f, "\"{text}\""),
@@ -235,6 +255,8 @@ struct Block<'a>(&'a [Statement]);
 
 impl fmt::Display for Block<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|statement| write!(f, "\n  {}", statement.to_string().replace('\n', "\n  ")))
+        self.0.iter().try_for_each(|statement| {
+            write!(f, "\n  {}", statement.to_string().replace('\n', "\n  "))
+        })
     }
 }

@@ -66,7 +66,11 @@ impl Program {
         let library = add_library(&mut functions, Names::new(), reached, diagnostics);
         add_aliases(&mut names, &imports, aliases, &library, budget, diagnostics);
         add_imports(&mut names, &imports, budget, diagnostics);
-        let files = sources.files().iter().zip(names).map(|(source, names)| FileNames { base: source.base, names });
+        let files = sources
+            .files()
+            .iter()
+            .zip(names)
+            .map(|(source, names)| FileNames { base: source.base, names });
         Program { files: files.collect(), library, functions, own, written }
     }
 
@@ -89,12 +93,17 @@ impl Program {
     /// definitions of the user's files.
     pub fn callee(&self, name: &str, caller: &Function) -> Option<Callee<'_>> {
         let index = self.callee_index(name, caller);
-        index.map(|index| Callee::Function(&self.functions[index])).or_else(|| builtin(name).map(Callee::Builtin))
+        index
+            .map(|index| Callee::Function(&self.functions[index]))
+            .or_else(|| builtin(name).map(Callee::Builtin))
     }
 
     pub(crate) fn callee_index(&self, name: &str, caller: &Function) -> Option<usize> {
         let file = self.files.partition_point(|file| file.base <= caller.span.start);
-        let file = file.checked_sub(1).filter(|_| !caller.span.in_library()).and_then(|file| self.files.get(file));
+        let file = file
+            .checked_sub(1)
+            .filter(|_| !caller.span.in_library())
+            .and_then(|file| self.files.get(file));
         let named = file.and_then(|file| file.names.get(name)).or_else(|| self.library.get(name));
         named.map(|named| named.function)
     }
@@ -113,8 +122,9 @@ impl Program {
     /// Returns the model to train. A given name is looked up as by [`Program::entry`]. Without a
     /// name, the result is the main file's last model with a `train` block, if it has one.
     pub fn trained(&self, name: Option<&str>) -> Result<&Function, Diagnostic> {
-        let is_trained =
-            |function: &&Function| function.kind == FunctionKind::Model && self.training(function).is_some();
+        let is_trained = |function: &&Function| {
+            function.kind == FunctionKind::Model && self.training(function).is_some()
+        };
         let found = if name.is_none() { self.functions().iter().rfind(is_trained) } else { None };
         found.map_or_else(|| self.entry(name), Ok)
     }
@@ -151,17 +161,28 @@ impl Program {
     /// if it has no model.
     pub fn entry(&self, name: Option<&str>) -> Result<&Function, Diagnostic> {
         let error = |message: String| Diagnostic::error("E0119", Span::default(), message);
-        let names = || self.functions().iter().filter_map(|function| Some(function.name.as_ref()?.name.as_str()));
+        let names = || {
+            self.functions()
+                .iter()
+                .filter_map(|function| Some(function.name.as_ref()?.name.as_str()))
+        };
         let Some(wanted) = name else {
             let last = |kind| self.functions().iter().rfind(|function| function.kind == kind);
-            return last(FunctionKind::Model).or_else(|| last(FunctionKind::Function)).ok_or_else(|| {
-                let layers: Vec<&str> = names().collect();
-                match layers.is_empty() {
-                    true => error("expected a model or a function, found none in this file".to_string()),
-                    false => error("expected a model or a function, found only other definitions".to_string())
+            return last(FunctionKind::Model).or_else(|| last(FunctionKind::Function)).ok_or_else(
+                || {
+                    let layers: Vec<&str> = names().collect();
+                    match layers.is_empty() {
+                        true => error(
+                            "expected a model or a function, found none in this file".to_string(),
+                        ),
+                        false => error(
+                            "expected a model or a function, found only other definitions"
+                                .to_string(),
+                        )
                         .help(format!("choose a layer with `--entry`: {}", listed(&layers))),
-                }
-            });
+                    }
+                },
+            );
         };
         let found = self.files.first().and_then(|main| main.names.get(wanted));
         found.map(|named| &self.functions[named.function]).ok_or_else(|| {

@@ -17,8 +17,13 @@ const SHOWN: usize = 50;
 pub fn render(diagnostics: &[Diagnostic], texts: &Sources, color: bool) -> String {
     let mut text = Vec::new();
     let shown = &diagnostics[..diagnostics.len().min(shown(texts))];
-    let spans = shown.iter().flat_map(|diagnostic| &diagnostic.labels).map(|label| label.span).chain([Span::default()]);
-    let files = spans.map(|span| texts.file(span)).map(|(name, text, _)| (name, without_mark(text)));
+    let spans = shown
+        .iter()
+        .flat_map(|diagnostic| &diagnostic.labels)
+        .map(|label| label.span)
+        .chain([Span::default()]);
+    let files =
+        spans.map(|span| texts.file(span)).map(|(name, text, _)| (name, without_mark(text)));
     let mut cache = sources(files.collect::<HashMap<String, &str>>());
     for diagnostic in shown {
         let (kind, tint) = match diagnostic.severity {
@@ -31,14 +36,17 @@ pub fn render(diagnostics: &[Diagnostic], texts: &Sources, color: bool) -> Strin
             let mark = text.len() - without_mark(text).len();
             let text = without_mark(text);
             let within = |position: u32| {
-                let offset = (position.saturating_sub(base) as usize).saturating_sub(mark).min(text.len());
+                let offset =
+                    (position.saturating_sub(base) as usize).saturating_sub(mark).min(text.len());
                 (0..=offset).rev().find(|offset| text.is_char_boundary(*offset)).unwrap_or(0)
             };
             (name, within(span.start)..within(span.end.max(span.start)))
         };
         let first = diagnostic.labels.first().map(|label| label.span).unwrap_or_default();
-        let config =
-            Config::default().with_index_type(IndexType::Byte).with_color(color).with_char_set(CharSet::Unicode);
+        let config = Config::default()
+            .with_index_type(IndexType::Byte)
+            .with_color(color)
+            .with_char_set(CharSet::Unicode);
         let mut report = Report::build(kind, place(first))
             .with_config(config)
             .with_code(diagnostic.code)
@@ -46,7 +54,9 @@ pub fn render(diagnostics: &[Diagnostic], texts: &Sources, color: bool) -> Strin
         for label in in_order(&diagnostic.labels, texts) {
             let text = if label.text.is_empty() { "here" } else { label.text.as_str() };
             let tint = if label.span == first { tint } else { Color::Cyan };
-            report = report.with_label(ariadne::Label::new(place(label.span)).with_color(tint).with_message(text));
+            report = report.with_label(
+                ariadne::Label::new(place(label.span)).with_color(tint).with_message(text),
+            );
         }
         if let Some(help) = &diagnostic.help {
             report = report.with_help(help);

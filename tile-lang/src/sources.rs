@@ -57,8 +57,9 @@ impl Sources {
     pub fn file(&self, span: Span) -> (String, &str, u32) {
         if span.in_library() {
             let found = library::files().take_while(|(_, base)| *base <= span.start).last();
-            return found
-                .map_or((String::new(), "", 0), |(file, base)| (format!("std/{}", file.name), file.text, base));
+            return found.map_or((String::new(), "", 0), |(file, base)| {
+                (format!("std/{}", file.name), file.text, base)
+            });
         }
         let after = self.files.partition_point(|file| file.base <= span.start);
         let found = after.checked_sub(1).and_then(|index| self.files.get(index));

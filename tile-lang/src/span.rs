@@ -33,7 +33,8 @@ impl Span {
     /// Returns the part of a text whose first byte is at position `base`. Empty if the text does
     /// not have it.
     pub(crate) fn of(self, text: &str, base: u32) -> &str {
-        let range = self.start.saturating_sub(base) as usize..self.end.saturating_sub(base) as usize;
+        let range =
+            self.start.saturating_sub(base) as usize..self.end.saturating_sub(base) as usize;
         text.get(range).unwrap_or_default()
     }
 

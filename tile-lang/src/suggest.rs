@@ -13,7 +13,10 @@ pub(crate) const SUGGESTIONS: usize = 100;
 
 /// Returns `did you mean …?` for the nearest candidate. Candidates that differ only in case always
 /// qualify. Others may differ from `word` in one letter of three, at most 3.
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
     if word.len() > 4 * LONGEST {
         return None;
     }

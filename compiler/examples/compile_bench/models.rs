@@ -65,7 +65,11 @@ impl Model {
         let zero = self.constant(0.0);
         let below = format!("cmp_lt %{} %{}", x.number, zero.number);
         let below = self.typed(&below, "bool", &x.shape, &format!("  # {origin}"));
-        self.node(&format!("select %{} %{} %{}", below.number, zero.number, x.number), &x.shape, &origin)
+        self.node(
+            &format!("select %{} %{} %{}", below.number, zero.number, x.number),
+            &x.shape,
+            &origin,
+        )
     }
 
     /// Adds a convolution with `same` padding: NHWC data and HWIO weights.
@@ -74,7 +78,11 @@ impl Model {
         let (ho, wo, p) = (h.div_ceil(stride), w.div_ceil(stride), (k - 1) / 2);
         let kernel = self.weight(&format!("{path}.Kernel"), &[k, k, c, filters]);
         let at = |x: &str, d: &str| {
-            if stride == 1 { format!("{x} + {d} - {p}") } else { format!("{stride}*{x} + {d} - {p}") }
+            if stride == 1 {
+                format!("{x} + {d} - {p}")
+            } else {
+                format!("{stride}*{x} + {d} - {p}")
+            }
         };
         let (y, z) = (at("y", "j"), at("z", "i"));
         let text = format!(
@@ -101,8 +109,8 @@ impl Model {
     fn batch_norm(&mut self, x: &Value, path: &str) -> Value {
         let c = [x.shape[x.shape.len() - 1]];
         let origin = |value: &str| format!("{value} in BatchNormalization at {path}");
-        let [gamma, beta, mean, variance] =
-            ["Gamma", "Beta", "MovingMean", "MovingVariance"].map(|name| self.weight(&format!("{path}.{name}"), &c));
+        let [gamma, beta, mean, variance] = ["Gamma", "Beta", "MovingMean", "MovingVariance"]
+            .map(|name| self.weight(&format!("{path}.{name}"), &c));
         let epsilon = self.constant(1e-3);
         let shifted = self.binary("add", &variance, &epsilon, &origin("Scale"));
         let inverse = self.unary("rsqrt", &shifted, &origin("Scale"));
@@ -113,7 +121,14 @@ impl Model {
         self.binary("add", &scaled, &offset, &origin("Y"))
     }
 
-    fn conv_bn_relu(&mut self, x: &Value, filters: usize, k: usize, stride: usize, path: &str) -> Value {
+    fn conv_bn_relu(
+        &mut self,
+        x: &Value,
+        filters: usize,
+        k: usize,
+        stride: usize,
+        path: &str,
+    ) -> Value {
         let x = self.conv(x, filters, k, stride, &format!("{path}.conv"));
         let x = self.batch_norm(&x, &format!("{path}.norm"));
         self.relu(&x, path)
@@ -149,7 +164,8 @@ impl Model {
         let kernel = self.weight(&format!("{path}.Kernel"), &[k, units]);
         let bias = self.weight(&format!("{path}.Bias"), &[units]);
         let place: Vec<String> = (0..outer.len()).map(|a| format!("a{a}")).collect();
-        let ranges: Vec<String> = outer.iter().zip(&place).map(|(size, name)| format!("{name}: 0..{size}")).collect();
+        let ranges: Vec<String> =
+            outer.iter().zip(&place).map(|(size, name)| format!("{name}: 0..{size}")).collect();
         let (place, ranges) = (place.join(", "), ranges.join(", "));
         let text = format!(
             "contract sum [{place}, u] ({ranges}, u: 0..{units}, k: 0..{k}) \
@@ -166,7 +182,8 @@ impl Model {
     fn reduce(&mut self, aggregation: &str, x: &Value, origin: &str) -> Value {
         let (outer, last) = (&x.shape[..x.shape.len() - 1], x.shape[x.shape.len() - 1]);
         let place: Vec<String> = (0..outer.len()).map(|a| format!("a{a}")).collect();
-        let ranges: Vec<String> = outer.iter().zip(&place).map(|(size, name)| format!("{name}: 0..{size}")).collect();
+        let ranges: Vec<String> =
+            outer.iter().zip(&place).map(|(size, name)| format!("{name}: 0..{size}")).collect();
         let (place, ranges) = (place.join(", "), ranges.join(", "));
         let text = format!(
             "contract {aggregation} [{place}, 0] ({ranges}, k: 0..{last}) {{ v0 = %{}[{place}, k]; yield v0 }}",
@@ -187,7 +204,8 @@ impl Model {
     fn layer_norm(&mut self, x: &Value, path: &str) -> Value {
         let last = x.shape[x.shape.len() - 1];
         let origin = |value: &str| format!("{value} in LayerNormalization at {path}");
-        let [gamma, beta] = ["Gamma", "Beta"].map(|name| self.weight(&format!("{path}.{name}"), &[last]));
+        let [gamma, beta] =
+            ["Gamma", "Beta"].map(|name| self.weight(&format!("{path}.{name}"), &[last]));
         let (count, epsilon) = (self.constant(last as f64), self.constant(1e-6));
         let sum = self.reduce("sum", x, &origin("Mean"));
         let mean = self.binary("div", &sum, &count, &origin("Mean"));
@@ -204,7 +222,8 @@ impl Model {
 
     fn gelu(&mut self, x: &Value, path: &str) -> Value {
         let origin = format!("Y in gelu at {path}");
-        let (half, root, one) = (self.constant(0.5), self.constant(0.5f64.sqrt()), self.constant(1.0));
+        let (half, root, one) =
+            (self.constant(0.5), self.constant(0.5f64.sqrt()), self.constant(1.0));
         let scaled = self.binary("mul", x, &root, &origin);
         let erf = self.unary("erf", &scaled, &origin);
         let shifted = self.binary("add", &erf, &one, &origin);
@@ -230,7 +249,8 @@ impl Model {
     fn attention(&mut self, x: &Value, heads: usize, path: &str) -> Value {
         let [n, t, d] = x.shape[..] else { unreachable!("sequences have three axes") };
         let size = d / heads;
-        let [q, k, v] = ["query", "key", "value"].map(|name| self.heads(x, heads, size, &format!("{path}.{name}")));
+        let [q, k, v] = ["query", "key", "value"]
+            .map(|name| self.heads(x, heads, size, &format!("{path}.{name}")));
         let origin = |value: &str| format!("{value} in MultiHeadAttention at {path}");
         let ranges = format!("n: 0..{n}, h: 0..{heads}, q: 0..{t}");
         let text = format!(
@@ -275,9 +295,15 @@ impl Model {
     fn random_uniform(&mut self, seed: &Value, stream: u32, shape: &[usize]) -> Value {
         let elements: usize = shape.iter().product();
         let index = self.typed("index 0", "i32", &[elements], "  # Index in random_uniform");
-        let mut x0 = self.typed(&format!("cast %{}", index.number), "u32", &[elements], "  # X in random_uniform");
+        let mut x0 = self.typed(
+            &format!("cast %{}", index.number),
+            "u32",
+            &[elements],
+            "  # X in random_uniform",
+        );
         let key = |model: &mut Model, word: usize| {
-            let text = format!("contract assign [] () {{ v0 = %{}[{word}]; yield v0 }}", seed.number);
+            let text =
+                format!("contract assign [] () {{ v0 = %{}[{word}]; yield v0 }}", seed.number);
             model.typed(&text, "u32", &[], "  # Key in random_uniform")
         };
         let (k0, k1, stream) = (key(self, 0), key(self, 1), self.integer(stream));
@@ -291,7 +317,8 @@ impl Model {
             let rotation = [13, 15, 26, 6, 17, 29, 16, 24][round % 8];
             x0 = self.integers("add", &x0, &x1);
             let (left, right) = (self.integer(rotation), self.integer(32 - rotation));
-            let (high, low) = (self.integers("bit_left", &x1, &left), self.integers("bit_right", &x1, &right));
+            let (high, low) =
+                (self.integers("bit_left", &x1, &left), self.integers("bit_right", &x1, &right));
             let rotated = self.integers("bit_or", &high, &low);
             x1 = self.integers("bit_xor", &rotated, &x0);
             if round % 4 == 3 {
@@ -349,7 +376,9 @@ pub fn res_net() -> String {
     let image = m.input("Image", "f32", &[1, 224, 224, 3]);
     let x = m.conv_bn_relu(&image, 64, 7, 2, "stem");
     let mut x = m.max_pool(&x, "stem");
-    for (stage, (filters, blocks)) in [(64, 3), (128, 4), (256, 6), (512, 3)].into_iter().enumerate() {
+    for (stage, (filters, blocks)) in
+        [(64, 3), (128, 4), (256, 6), (512, 3)].into_iter().enumerate()
+    {
         for block in 0..blocks {
             let path = format!("stage[{stage}][{block}]");
             let stride = if block == 0 && stage > 0 { 2 } else { 1 };
@@ -359,7 +388,8 @@ pub fn res_net() -> String {
             let c = m.batch_norm(&c, &format!("{path}.c.norm"));
             let shortcut = match block {
                 0 => {
-                    let shortcut = m.conv(&x, 4 * filters, 1, stride, &format!("{path}.shortcut.conv"));
+                    let shortcut =
+                        m.conv(&x, 4 * filters, 1, stride, &format!("{path}.shortcut.conv"));
                     m.batch_norm(&shortcut, &format!("{path}.shortcut.norm"))
                 }
                 _ => x.clone(),
@@ -404,8 +434,10 @@ pub fn initial(weights: usize) -> String {
     let mut m = Model::new("initial");
     let seed = m.input("seed", "u32", &[2]);
     let sizes = [[768, 768], [768, 3072], [3072, 768], [64, 64]];
-    let values: Vec<Value> = (0..weights).map(|n| m.random_uniform(&seed, n as u32, &sizes[n % sizes.len()])).collect();
-    let outputs: Vec<String> = values.iter().enumerate().map(|(n, v)| format!("w{n} = %{}", v.number)).collect();
+    let values: Vec<Value> =
+        (0..weights).map(|n| m.random_uniform(&seed, n as u32, &sizes[n % sizes.len()])).collect();
+    let outputs: Vec<String> =
+        values.iter().enumerate().map(|(n, v)| format!("w{n} = %{}", v.number)).collect();
     format!("graph initial(%0) -> ({})\n{}", outputs.join(", "), m.nodes)
 }
 
@@ -417,7 +449,10 @@ pub fn penalty(weights: usize) -> String {
     for number in 0..weights {
         let weight = m.weight(&format!("w[{number}]"), &[64, 64]);
         let square = m.binary("mul", &weight, &weight, "Square in l2");
-        let text = format!("contract sum [] (i: 0..64, j: 0..64) {{ v0 = %{}[i, j]; yield v0 }}", square.number);
+        let text = format!(
+            "contract sum [] (i: 0..64, j: 0..64) {{ v0 = %{}[i, j]; yield v0 }}",
+            square.number
+        );
         let total = m.node(&text, &[], "Y in l2");
         let scaled = m.binary("mul", &total, &factor, "Y in l2");
         sum = m.binary("add", &sum, &scaled, "Sum in penalty");
@@ -432,7 +467,11 @@ pub fn concatenation(parts: usize) -> String {
     let x = m.input("X", "f32", &[16, 8]);
     let zero = m.constant(0.0);
     let mut all = m.node(
-        &format!("contract assign [i, c] (i: 0..16, c: 0..{}) {{ v0 = %{}[]; yield v0 }}", 8 * parts, zero.number),
+        &format!(
+            "contract assign [i, c] (i: 0..16, c: 0..{}) {{ v0 = %{}[]; yield v0 }}",
+            8 * parts,
+            zero.number
+        ),
         &[16, 8 * parts],
         "All in concatenate",
     );

@@ -145,7 +145,10 @@ impl Affine {
         let (mut low, mut high) = (i128::from(self.constant), i128::from(self.constant));
         for &(variable, coefficient) in &self.terms {
             let &(first, last) = ranges.get(variable)?;
-            let (a, b) = (i128::from(coefficient) * i128::from(first), i128::from(coefficient) * i128::from(last));
+            let (a, b) = (
+                i128::from(coefficient) * i128::from(first),
+                i128::from(coefficient) * i128::from(last),
+            );
             low = low.checked_add(a.min(b))?;
             high = high.checked_add(a.max(b))?;
         }
@@ -159,7 +162,10 @@ impl Affine {
 
     /// Parses the text form, with terms in any order; `variable(name)` returns the number of a
     /// name. Errors are one sentence.
-    pub fn parse(text: &str, mut variable: impl FnMut(&str) -> Option<usize>) -> Result<Self, String> {
+    pub fn parse(
+        text: &str,
+        mut variable: impl FnMut(&str) -> Option<usize>,
+    ) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not an affine expression such as `2*i + j - 1`");
         let overflow = || format!("`{text}` does not fit 64-bit integers");
         let mut sum = Self::default();
@@ -181,7 +187,9 @@ impl Affine {
                 None if term.trim().starts_with(|c: char| c.is_ascii_digit()) => (term.trim(), ""),
                 None => ("1", term.trim()),
             };
-            if !number.starts_with(|c: char| c.is_ascii_digit()) || (name.is_empty() && term.trim() != number) {
+            if !number.starts_with(|c: char| c.is_ascii_digit())
+                || (name.is_empty() && term.trim() != number)
+            {
                 return Err(wrong());
             }
             let sign = if negative { "-" } else { "" };
@@ -189,7 +197,8 @@ impl Affine {
             let term = if name.is_empty() {
                 Self::constant(number)
             } else {
-                let variable = variable(name).ok_or_else(|| format!("`{name}` is not a variable here"))?;
+                let variable =
+                    variable(name).ok_or_else(|| format!("`{name}` is not a variable here"))?;
                 Self::new([(variable, number)], 0).ok_or_else(overflow)?
             };
             sum = sum.add(&term).ok_or_else(overflow)?;

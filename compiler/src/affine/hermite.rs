@@ -30,7 +30,10 @@ pub fn hermite(outputs: &[Affine], extents: &[i64]) -> Option<Hermite> {
     for v in 0..variables {
         let mut old = vec![0; variables];
         old[v] = 1;
-        columns.push(Column { old, places: outputs.iter().map(|output| output.coefficient(v)).collect() });
+        columns.push(Column {
+            old,
+            places: outputs.iter().map(|output| output.coefficient(v)).collect(),
+        });
     }
     let mut free: Vec<usize> = (0..variables).collect();
     let mut pivots: Vec<(usize, usize)> = Vec::new();
@@ -54,7 +57,8 @@ pub fn hermite(outputs: &[Affine], extents: &[i64]) -> Option<Hermite> {
     }
     pivots.sort_unstable();
     let order: Vec<usize> = pivots.iter().map(|&(_, column)| column).chain(free).collect();
-    let old = (0..variables).map(|v| Affine::new(order.iter().map(|&c| columns[c].old[v]).enumerate(), 0));
+    let old = (0..variables)
+        .map(|v| Affine::new(order.iter().map(|&c| columns[c].old[v]).enumerate(), 0));
     Some(Hermite { old: old.collect::<Option<_>>()?, rank: pivots.len() })
 }
 
@@ -83,9 +87,15 @@ impl Column {
 
 /// Applies Euclid's algorithm to the entries of `row` until at most one of the `free` columns has a
 /// nonzero entry. Returns that column.
-fn eliminate(columns: &mut [Column], free: &[usize], row: usize, extents: &[i64]) -> Option<Option<usize>> {
+fn eliminate(
+    columns: &mut [Column],
+    free: &[usize],
+    row: usize,
+    extents: &[i64],
+) -> Option<Option<usize>> {
     loop {
-        let nonzero: Vec<usize> = free.iter().copied().filter(|&c| columns[c].places[row] != 0).collect();
+        let nonzero: Vec<usize> =
+            free.iter().copied().filter(|&c| columns[c].places[row] != 0).collect();
         let size = |&c: &usize| (columns[c].places[row].unsigned_abs(), -i128::from(extents[c]));
         let Some(pivot) = nonzero.iter().copied().min_by_key(size) else {
             return Some(None);
@@ -109,15 +119,23 @@ mod tests {
     const NAMES: [&str; 4] = ["i", "j", "k", "l"];
 
     fn found(outputs: &[&str], extents: &[i64]) -> String {
-        let parse = |text: &&str| Affine::parse(text, |name| NAMES.iter().position(|n| *n == name)).unwrap();
+        let parse = |text: &&str| {
+            Affine::parse(text, |name| NAMES.iter().position(|n| *n == name)).unwrap()
+        };
         let outputs: Vec<Affine> = outputs.iter().map(parse).collect();
         let form = hermite(&outputs, extents).unwrap();
         let new = |v: usize| {
             if v < form.rank { format!("x{v}") } else { format!("r{}", v - form.rank) }
         };
-        let old = form.old.iter().enumerate().map(|(v, a)| format!("{} = {}", NAMES[v], a.display(new)));
-        let places = outputs.iter().map(|o| o.substitute_all(&form.old).unwrap().display(new).to_string());
-        format!("{} -> {}", old.collect::<Vec<_>>().join(", "), places.collect::<Vec<_>>().join(", "))
+        let old =
+            form.old.iter().enumerate().map(|(v, a)| format!("{} = {}", NAMES[v], a.display(new)));
+        let places =
+            outputs.iter().map(|o| o.substitute_all(&form.old).unwrap().display(new).to_string());
+        format!(
+            "{} -> {}",
+            old.collect::<Vec<_>>().join(", "),
+            places.collect::<Vec<_>>().join(", ")
+        )
     }
 
     #[test]
@@ -154,10 +172,14 @@ mod tests {
         let minor = |c: usize| -> Vec<Vec<i64>> {
             m[1..]
                 .iter()
-                .map(|row| row.iter().enumerate().filter(|(at, _)| *at != c).map(|(_, x)| *x).collect())
+                .map(|row| {
+                    row.iter().enumerate().filter(|(at, _)| *at != c).map(|(_, x)| *x).collect()
+                })
                 .collect()
         };
-        (0..m.len()).map(|c| m[0][c] * determinant(&minor(c)) * if c % 2 == 0 { 1 } else { -1 }).sum()
+        (0..m.len())
+            .map(|c| m[0][c] * determinant(&minor(c)) * if c % 2 == 0 { 1 } else { -1 })
+            .sum()
     }
 
     /// Returns the rank by elimination over the integers, without division.

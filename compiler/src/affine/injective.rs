@@ -22,7 +22,11 @@ const BUDGET: usize = 400;
 /// Independent coordinates prove it at once. Otherwise two such points p and p + d with d ≠ 0 are
 /// searched exactly, as an integer program over p and d. For example, `4*i + j` with j in 0..4 has
 /// none, because 4*di + dj = 0 has no other solution.
-pub fn injective(outputs: &[Affine], extents: &[(i64, i64)], constraints: &[Affine]) -> Option<Injectivity> {
+pub fn injective(
+    outputs: &[Affine],
+    extents: &[(i64, i64)],
+    constraints: &[Affine],
+) -> Option<Injectivity> {
     let variables = extents.len();
     // A variable with a single value is a constant.
     let fixed: Vec<Affine> = extents
@@ -35,8 +39,9 @@ pub fn injective(outputs: &[Affine], extents: &[(i64, i64)], constraints: &[Affi
     if hermite(&moving, &sizes)?.rank == extents.iter().filter(|(low, high)| low != high).count() {
         return Some(Injectivity::Yes);
     }
-    let second: Vec<Affine> =
-        (0..variables).map(|v| Affine::var(v).add(&Affine::var(variables + v))).collect::<Option<_>>()?;
+    let second: Vec<Affine> = (0..variables)
+        .map(|v| Affine::var(v).add(&Affine::var(variables + v)))
+        .collect::<Option<_>>()?;
     let mut program = Vec::new();
     for (v, &(low, high)) in extents.iter().enumerate() {
         for point in [&Affine::var(v), &second[v]] {
@@ -66,7 +71,8 @@ pub fn injective(outputs: &[Affine], extents: &[(i64, i64)], constraints: &[Affi
         match search(2 * variables, &mut case, &mut budget)? {
             Search::Point(point) => {
                 let (p, d) = point.split_at(variables);
-                let other = p.iter().zip(d).map(|(p, d)| p.checked_add(*d)).collect::<Option<_>>()?;
+                let other =
+                    p.iter().zip(d).map(|(p, d)| p.checked_add(*d)).collect::<Option<_>>()?;
                 return Some(Injectivity::No(p.to_vec(), other));
             }
             Search::None => {}
@@ -104,9 +110,10 @@ fn search(variables: usize, constraints: &mut Vec<Affine>, budget: &mut usize) -
     };
     // One branch takes the lowest value, the other one all larger values.
     let (low, _) = found[variable];
-    for branch in
-        [Affine::new([(variable, -1)], low)?, Affine::new([(variable, 1)], low.checked_add(1)?.checked_neg()?)?]
-    {
+    for branch in [
+        Affine::new([(variable, -1)], low)?,
+        Affine::new([(variable, 1)], low.checked_add(1)?.checked_neg()?)?,
+    ] {
         constraints.push(branch);
         let outcome = search(variables, constraints, budget)?;
         constraints.pop();
@@ -125,7 +132,9 @@ mod tests {
 
     fn found(outputs: &[&str], sizes: &[i64], constraints: &[&str]) -> String {
         let names = ["i", "j", "k"];
-        let parse = |text: &&str| Affine::parse(text, |name| names.iter().position(|n| *n == name)).unwrap();
+        let parse = |text: &&str| {
+            Affine::parse(text, |name| names.iter().position(|n| *n == name)).unwrap()
+        };
         let outputs: Vec<Affine> = outputs.iter().map(parse).collect();
         let constraints: Vec<Affine> = constraints.iter().map(parse).collect();
         let extents: Vec<_> = sizes.iter().map(|n| (0, n - 1)).collect();

@@ -8,15 +8,20 @@ use super::{Affine, RationalAffine};
 /// overflow.
 ///
 /// A variable stays the same, under its number, if possible.
-pub fn integral_points(variables: usize, expressions: &[RationalAffine]) -> Option<Option<Vec<Affine>>> {
+pub fn integral_points(
+    variables: usize,
+    expressions: &[RationalAffine],
+) -> Option<Option<Vec<Affine>>> {
     let mut points: Vec<Affine> = (0..variables).map(Affine::var).collect();
     for expression in expressions {
         // The condition is `numerator ≡ 0` modulo the denominator, in the current variables.
         let condition = expression.substitute_all(&points)?;
-        let Some(solution) = solve(variables, condition.numerator(), condition.denominator())? else {
+        let Some(solution) = solve(variables, condition.numerator(), condition.denominator())?
+        else {
             return Some(None);
         };
-        points = points.iter().map(|point| point.substitute_all(&solution)).collect::<Option<_>>()?;
+        points =
+            points.iter().map(|point| point.substitute_all(&solution)).collect::<Option<_>>()?;
     }
     Some(Some(points))
 }
@@ -43,13 +48,15 @@ fn solve(variables: usize, condition: &Affine, modulus: i64) -> Option<Option<Ve
         let unit = condition.terms().iter().find(|&&(_, c)| inverse(c, modulus).is_some());
         if let Some(&(variable, coefficient)) = unit {
             let inverse = i128::from(inverse(coefficient, modulus)?);
-            let negated = |c: i64| symmetric(i128::from(c) * -inverse % i128::from(modulus), modulus);
+            let negated =
+                |c: i64| symmetric(i128::from(c) * -inverse % i128::from(modulus), modulus);
             let mut terms = vec![(variable, modulus)];
             for &(other, c) in condition.terms().iter().filter(|&&(v, _)| v != variable) {
                 terms.push((other, negated(c)?));
             }
             let value = Affine::new(terms, negated(condition.offset())?)?;
-            let solution = solution.iter().map(|s| s.substitute(variable, &value)).collect::<Option<_>>()?;
+            let solution =
+                solution.iter().map(|s| s.substitute(variable, &value)).collect::<Option<_>>()?;
             return Some(Some(solution));
         }
         match *condition.terms() {
@@ -61,18 +68,22 @@ fn solve(variables: usize, condition: &Affine, modulus: i64) -> Option<Option<Ve
                 if condition.offset() % divisor != 0 {
                     return Some(None);
                 }
-                let one = Affine::new([(variable, coefficient / divisor)], condition.offset() / divisor)?;
+                let one =
+                    Affine::new([(variable, coefficient / divisor)], condition.offset() / divisor)?;
                 let Some(inner) = solve(variables, &one, modulus / divisor)? else {
                     return Some(None);
                 };
-                let solution = solution.iter().map(|s| s.substitute_all(&inner)).collect::<Option<_>>()?;
+                let solution =
+                    solution.iter().map(|s| s.substitute_all(&inner)).collect::<Option<_>>()?;
                 return Some(Some(solution));
             }
             [(a, x), (b, y), ..] => {
-                let (large, small, quotient) = if x.abs() >= y.abs() { (a, b, x / y) } else { (b, a, y / x) };
+                let (large, small, quotient) =
+                    if x.abs() >= y.abs() { (a, b, x / y) } else { (b, a, y / x) };
                 let step = Affine::new([(small, 1), (large, quotient.checked_neg()?)], 0)?;
                 condition = reduce(&condition.substitute(small, &step)?, modulus)?;
-                solution = solution.iter().map(|s| s.substitute(small, &step)).collect::<Option<_>>()?;
+                solution =
+                    solution.iter().map(|s| s.substitute(small, &step)).collect::<Option<_>>()?;
             }
         }
     }
@@ -94,7 +105,9 @@ fn symmetric(value: i128, modulus: i64) -> Option<i64> {
 
 fn gcd(a: i64, b: i64) -> i64 {
     // Both are at most `modulus` in absolute value, so the result fits.
-    super::rational::gcd(i128::from(a), i128::from(b)).and_then(|g| i64::try_from(g).ok()).unwrap_or(1)
+    super::rational::gcd(i128::from(a), i128::from(b))
+        .and_then(|g| i64::try_from(g).ok())
+        .unwrap_or(1)
 }
 
 /// Returns the inverse of `value` modulo `modulus` if they are coprime.
@@ -117,12 +130,15 @@ mod tests {
     const NAMES: [&str; 3] = ["i", "j", "k"];
 
     fn found(expressions: &[(&str, i64)]) -> String {
-        let parse = |text: &str| Affine::parse(text, |name| NAMES.iter().position(|n| *n == name)).unwrap();
+        let parse =
+            |text: &str| Affine::parse(text, |name| NAMES.iter().position(|n| *n == name)).unwrap();
         let expressions: Vec<_> =
             expressions.iter().map(|&(n, d)| RationalAffine::new(&parse(n), d).unwrap()).collect();
         match integral_points(3, &expressions).unwrap() {
             Some(points) => {
-                let one = |(v, p): (usize, &Affine)| format!("{} = {}", NAMES[v], p.display(|v| NAMES[v]));
+                let one = |(v, p): (usize, &Affine)| {
+                    format!("{} = {}", NAMES[v], p.display(|v| NAMES[v]))
+                };
                 points.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
             }
             None => "none".to_owned(),

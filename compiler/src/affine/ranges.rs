@@ -136,7 +136,8 @@ fn components(variables: usize, rows: &[Affine]) -> Vec<(Vec<usize>, Vec<&Affine
     let mut found = Vec::new();
     for component in 0..variables {
         let members: Vec<usize> = (0..variables).filter(|&v| label[v] == component).collect();
-        let rows: Vec<&Affine> = rows.iter().filter(|row| row.variables().any(|v| members.contains(&v))).collect();
+        let rows: Vec<&Affine> =
+            rows.iter().filter(|row| row.variables().any(|v| members.contains(&v))).collect();
         if !rows.is_empty() {
             found.push((members, rows));
         }
@@ -199,7 +200,8 @@ fn refine(members: &[usize], rows: &[&Affine], bounds: &mut [Bounds]) -> Option<
     for &member in members {
         for direction in [Rational::integer(-1), Rational::ONE] {
             let own = columns.iter().enumerate().filter(|(_, (m, _))| *m == member);
-            let objective: Option<Vec<_>> = own.map(|(at, (_, sign))| Some((at, sign.mul(direction)?))).collect();
+            let objective: Option<Vec<_>> =
+                own.map(|(at, (_, sign))| Some((at, sign.mul(direction)?))).collect();
             if let Maximum::At(most) = program.maximum(&objective?)? {
                 let extreme = origin[member].add(most.mul(direction)?)?;
                 if extreme.denominator() != 1 {
@@ -225,11 +227,14 @@ mod tests {
 
     /// Returns the ranges under constraints written without `>= 0`.
     fn found(variables: usize, constraints: &[&str]) -> String {
-        let parse = |text: &&str| Affine::parse(text, |name| NAMES.iter().position(|n| *n == name)).unwrap();
+        let parse = |text: &&str| {
+            Affine::parse(text, |name| NAMES.iter().position(|n| *n == name)).unwrap()
+        };
         let constraints: Vec<Affine> = constraints.iter().map(parse).collect();
         match ranges(variables, &constraints).unwrap() {
             Ranges::Bounded(ranges) => {
-                let one = |(v, (low, high)): (usize, &(i64, i64))| format!("{} {low}..={high}", NAMES[v]);
+                let one =
+                    |(v, (low, high)): (usize, &(i64, i64))| format!("{} {low}..={high}", NAMES[v]);
                 ranges.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
             }
             other => format!("{other:?}"),

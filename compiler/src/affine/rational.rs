@@ -34,7 +34,10 @@ impl Rational {
         if denominator == 0 {
             return None;
         }
-        Some(Self { numerator: numerator.checked_div(divisor)?, denominator: denominator.checked_div(divisor)? })
+        Some(Self {
+            numerator: numerator.checked_div(divisor)?,
+            denominator: denominator.checked_div(divisor)?,
+        })
     }
 
     pub fn integer(value: i64) -> Self {
@@ -70,7 +73,11 @@ impl Rational {
     pub fn mul(self, other: Self) -> Option<Self> {
         let numerator = self.numerator.checked_mul(other.numerator)?;
         let denominator = self.denominator.checked_mul(other.denominator)?;
-        if denominator == 1 { Some(Self { numerator, denominator }) } else { Self::new(numerator, denominator) }
+        if denominator == 1 {
+            Some(Self { numerator, denominator })
+        } else {
+            Self::new(numerator, denominator)
+        }
     }
 
     /// Returns `self / other`, or `None` on overflow or if `other` is zero.
@@ -149,7 +156,10 @@ impl RationalAffine {
         let divisor = i64::try_from(divisor).ok()?.checked_mul(denominator.signum())?;
         let divided = numerator.terms().iter().map(|&(v, c)| Some((v, c.checked_div(divisor)?)));
         Some(Self {
-            numerator: Affine::new(divided.collect::<Option<Vec<_>>>()?, numerator.offset().checked_div(divisor)?)?,
+            numerator: Affine::new(
+                divided.collect::<Option<Vec<_>>>()?,
+                numerator.offset().checked_div(divisor)?,
+            )?,
             denominator: denominator.checked_div(divisor)?,
         })
     }
@@ -169,7 +179,8 @@ impl RationalAffine {
     }
 
     pub fn add(&self, other: &Self) -> Option<Self> {
-        let (a, b) = (self.numerator.scale(other.denominator)?, other.numerator.scale(self.denominator)?);
+        let (a, b) =
+            (self.numerator.scale(other.denominator)?, other.numerator.scale(self.denominator)?);
         Self::new(&a.add(&b)?, self.denominator.checked_mul(other.denominator)?)
     }
 

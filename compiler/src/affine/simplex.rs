@@ -66,7 +66,8 @@ impl Simplex {
             for (row, entries) in self.rows.iter().enumerate() {
                 if entries[column].is_negative() {
                     let ratio = constant(entries).div(entries[column].neg()?)?;
-                    let better = tightest.is_none_or(|(least, r)| (ratio, self.basic[row]) < (least, self.basic[r]));
+                    let better = tightest
+                        .is_none_or(|(least, r)| (ratio, self.basic[row]) < (least, self.basic[r]));
                     if better {
                         tightest = Some((ratio, row));
                     }

@@ -13,7 +13,12 @@ pub(super) fn disassemble(words: &[u32]) -> String {
     let names = names(words);
     let mut text = String::new();
     if let [_, version, _, bound, ..] = words {
-        let _ = writeln!(text, "; SPIR-V {}.{}, ids below {bound}", version >> 16 & 255, version >> 8 & 255);
+        let _ = writeln!(
+            text,
+            "; SPIR-V {}.{}, ids below {bound}",
+            version >> 16 & 255,
+            version >> 8 & 255
+        );
     }
     for (op, operands) in instructions(words) {
         let (has_type, has_result, form) = shape(op);
@@ -83,9 +88,12 @@ fn shape(op: Op) -> (bool, bool, &'static str) {
         Op::TypeInt | Op::TypeFloat => (false, true, "n"),
         Op::TypeVector => (false, true, "in"),
         Op::TypePointer => (false, true, "ci"),
-        Op::TypeVoid | Op::TypeBool | Op::TypeArray | Op::TypeStruct | Op::TypeFunction | Op::Label => {
-            (false, true, "i")
-        }
+        Op::TypeVoid
+        | Op::TypeBool
+        | Op::TypeArray
+        | Op::TypeStruct
+        | Op::TypeFunction
+        | Op::Label => (false, true, "i"),
         Op::Constant => (true, true, "x"),
         Op::Variable => (true, true, "ci"),
         Op::Function => (true, true, "ni"),
@@ -96,7 +104,9 @@ fn shape(op: Op) -> (bool, bool, &'static str) {
         Op::Load => (true, true, "in"),
         Op::SelectionMerge => (false, false, "in"),
         Op::LoopMerge => (false, false, "iin"),
-        Op::Store | Op::Branch | Op::BranchConditional | Op::ControlBarrier | Op::MemoryBarrier => (false, false, "i"),
+        Op::Store | Op::Branch | Op::BranchConditional | Op::ControlBarrier | Op::MemoryBarrier => {
+            (false, false, "i")
+        }
         Op::Return | Op::FunctionEnd | Op::Unreachable => (false, false, "i"),
         _ => (true, true, "i"),
     }
@@ -108,7 +118,8 @@ fn names(words: &[u32]) -> HashMap<u32, String> {
     let mut names = HashMap::new();
     for (op, operands) in instructions(words) {
         if let (Op::Name, [id, name @ ..]) = (op, operands) {
-            let mut name: String = bytes(name).take_while(|byte| *byte != 0).map(char::from).collect();
+            let mut name: String =
+                bytes(name).take_while(|byte| *byte != 0).map(char::from).collect();
             if !taken.insert(name.clone()) {
                 name = format!("{name}_{id}");
             }

@@ -23,7 +23,9 @@ impl Emitter<'_> {
             Expr::Literal(scalar) => scalar.dtype == DType::I32,
             Expr::Builtin(_) => true,
             Expr::Variable(id) => matches!(self.variables.get(id), Some(Variable::Index(_))),
-            Expr::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, a, b) => self.is_index(b) && self.is_index(a),
+            Expr::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, a, b) => {
+                self.is_index(b) && self.is_index(a)
+            }
             Expr::Quotient(a, _) | Expr::Remainder(a, _) => self.is_index(a),
             _ => false,
         }
@@ -38,20 +40,32 @@ impl Emitter<'_> {
     pub fn unsigned(&mut self, expr: &Expr) -> Result<Handle<Expression>, EmitError> {
         let (op, left, right) = match expr {
             Expr::Literal(value) => return Ok(self.unsigned_literal(value.bits() as u32)),
-            Expr::Builtin(Builtin::WorkgroupId(axis)) => return Ok(self.component(self.workgroup_id, *axis)),
-            Expr::Builtin(Builtin::LocalId(axis)) => return Ok(self.component(self.local_id, *axis)),
-            Expr::Builtin(builtin @ (Builtin::Subgroup | Builtin::SubgroupLane | Builtin::Subgroups)) => {
+            Expr::Builtin(Builtin::WorkgroupId(axis)) => {
+                return Ok(self.component(self.workgroup_id, *axis));
+            }
+            Expr::Builtin(Builtin::LocalId(axis)) => {
+                return Ok(self.component(self.local_id, *axis));
+            }
+            Expr::Builtin(
+                builtin @ (Builtin::Subgroup | Builtin::SubgroupLane | Builtin::Subgroups),
+            ) => {
                 return Ok(self.subgroup_input(*builtin));
             }
             Expr::Builtin(Builtin::Step(number)) => return Ok(self.steps[*number]),
-            Expr::Variable(id) if let Some(Variable::Index(value)) = self.variables.get(id) => return Ok(*value),
+            Expr::Variable(id) if let Some(Variable::Index(value)) = self.variables.get(id) => {
+                return Ok(*value);
+            }
             // x + -3 = x - 3
             Expr::Binary(BinaryOp::Add, a, b) if let Some(b @ ..0) = b.as_i32() => {
                 (B::Subtract, self.unsigned(a)?, self.unsigned_literal(b.unsigned_abs()))
             }
             Expr::Binary(BinaryOp::Add, a, b) => (B::Add, self.unsigned(a)?, self.unsigned(b)?),
-            Expr::Binary(BinaryOp::Sub, a, b) => (B::Subtract, self.unsigned(a)?, self.unsigned(b)?),
-            Expr::Binary(BinaryOp::Mul, a, b) => (B::Multiply, self.unsigned(a)?, self.unsigned(b)?),
+            Expr::Binary(BinaryOp::Sub, a, b) => {
+                (B::Subtract, self.unsigned(a)?, self.unsigned(b)?)
+            }
+            Expr::Binary(BinaryOp::Mul, a, b) => {
+                (B::Multiply, self.unsigned(a)?, self.unsigned(b)?)
+            }
             Expr::Quotient(a, n) => (B::Divide, self.unsigned(a)?, self.unsigned_literal(*n)),
             Expr::Remainder(a, n) => (B::Modulo, self.unsigned(a)?, self.unsigned_literal(*n)),
             _ => {

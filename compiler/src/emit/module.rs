@@ -6,8 +6,9 @@ use std::num::NonZeroU32;
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{
-    AddressSpace, ArraySize, Binding, Block, BuiltIn, EntryPoint, Expression, Function, FunctionArgument,
-    GlobalVariable, Handle, Module, ResourceBinding, ShaderStage, Span, StorageAccess, TypeInner, VectorSize,
+    AddressSpace, ArraySize, Binding, Block, BuiltIn, EntryPoint, Expression, Function,
+    FunctionArgument, GlobalVariable, Handle, Module, ResourceBinding, ShaderStage, Span,
+    StorageAccess, TypeInner, VectorSize,
 };
 
 use super::EmitError;
@@ -24,7 +25,9 @@ pub fn module(kernel: &Kernel) -> Result<Module, EmitError> {
 
 /// Returns the module and the validator's information, which the writers need.
 pub(super) fn validated(kernel: &Kernel) -> Result<(Module, ModuleInfo), EmitError> {
-    kernel.verify().map_err(|invalid| EmitError { kernel: invalid.kernel, message: invalid.message })?;
+    kernel
+        .verify()
+        .map_err(|invalid| EmitError { kernel: invalid.kernel, message: invalid.message })?;
     let mut emitter = Emitter::new(kernel)?;
     let body = emitter.statements(&kernel.body)?;
     emitter.block.extend_block(body);
@@ -119,7 +122,13 @@ impl<'a> Emitter<'a> {
             emitter.buffers.push(pointer);
         }
         for shared in &kernel.shared {
-            let pointer = emitter.array(&shared.name, shared.ty, shared.length, AddressSpace::WorkGroup, None)?;
+            let pointer = emitter.array(
+                &shared.name,
+                shared.ty,
+                shared.length,
+                AddressSpace::WorkGroup,
+                None,
+            )?;
             emitter.shared.push(pointer);
         }
         for matrix in &kernel.matrices {
@@ -149,9 +158,14 @@ impl<'a> Emitter<'a> {
     ) -> Result<Handle<Expression>, EmitError> {
         let stride = ty.lanes as u32 * scalar(ty.dtype).width as u32;
         let bytes = length as u128 * stride as u128;
-        let count = u32::try_from(length).ok().and_then(NonZeroU32::new).filter(|_| bytes <= MAX_ARRAY_BYTES as u128);
+        let count = u32::try_from(length)
+            .ok()
+            .and_then(NonZeroU32::new)
+            .filter(|_| bytes <= MAX_ARRAY_BYTES as u128);
         let Some(count) = count else {
-            let message = format!("`{name}` takes {bytes} bytes; a shader's array has at most {MAX_ARRAY_BYTES}");
+            let message = format!(
+                "`{name}` takes {bytes} bytes; a shader's array has at most {MAX_ARRAY_BYTES}"
+            );
             return Err(EmitError::new(self.kernel, message));
         };
         let base = self.ty(ty);
@@ -169,7 +183,14 @@ impl<'a> Emitter<'a> {
         binding: Option<ResourceBinding>,
     ) -> Handle<Expression> {
         let memory_decorations = naga::MemoryDecorations::empty();
-        let global = GlobalVariable { name: Some(name.into()), space, binding, ty, init: None, memory_decorations };
+        let global = GlobalVariable {
+            name: Some(name.into()),
+            space,
+            binding,
+            ty,
+            init: None,
+            memory_decorations,
+        };
         let global = self.module.global_variables.append(global, Span::UNDEFINED);
         self.function.expressions.append(Expression::GlobalVariable(global), Span::UNDEFINED)
     }
@@ -198,7 +219,8 @@ impl<'a> Emitter<'a> {
         let (name, binding) = (Some(name.into()), Some(Binding::BuiltIn(binding)));
         let number = self.function.arguments.len() as u32;
         self.function.arguments.push(FunctionArgument { name, ty, binding });
-        let value = self.function.expressions.append(Expression::FunctionArgument(number), Span::UNDEFINED);
+        let value =
+            self.function.expressions.append(Expression::FunctionArgument(number), Span::UNDEFINED);
         self.subgroup_inputs.insert(builtin, value);
         value
     }

@@ -1,8 +1,9 @@
 //! Translates statements of kernels to naga.
 
 use naga::{
-    Barrier, BinaryOperator, Block, CollectiveOperation, CooperativeData, CooperativeRole, CooperativeSize, Expression,
-    Handle, LocalVariable, Span, Statement, SubgroupOperation, TypeInner,
+    Barrier, BinaryOperator, Block, CollectiveOperation, CooperativeData, CooperativeRole,
+    CooperativeSize, Expression, Handle, LocalVariable, Span, Statement, SubgroupOperation,
+    TypeInner,
 };
 
 use super::EmitError;
@@ -49,7 +50,12 @@ impl Emitter<'_> {
                     _ => SubgroupOperation::Add,
                 };
                 let collective_op = CollectiveOperation::Reduce;
-                self.push(Statement::SubgroupCollectiveOperation { op, collective_op, argument, result });
+                self.push(Statement::SubgroupCollectiveOperation {
+                    op,
+                    collective_op,
+                    argument,
+                    result,
+                });
                 self.name(*id, Variable::Value(result));
             }
             Stmt::Assign(id, value) => {
@@ -58,9 +64,15 @@ impl Emitter<'_> {
                     self.store(pointer, value);
                 }
             }
-            Stmt::Store { buffer, index, value } => self.store_element(self.buffers[*buffer], index, value)?,
-            Stmt::StoreShared { shared, index, value } => self.store_element(self.shared[*shared], index, value)?,
-            Stmt::For { counter, from, to, step, body } => self.for_loop(*counter, from, to, *step, body)?,
+            Stmt::Store { buffer, index, value } => {
+                self.store_element(self.buffers[*buffer], index, value)?
+            }
+            Stmt::StoreShared { shared, index, value } => {
+                self.store_element(self.shared[*shared], index, value)?
+            }
+            Stmt::For { counter, from, to, step, body } => {
+                self.for_loop(*counter, from, to, *step, body)?
+            }
             Stmt::If { condition, then, otherwise } => {
                 let condition = self.value(condition)?;
                 let accept = self.statements(then)?;
@@ -71,7 +83,12 @@ impl Emitter<'_> {
                 let data = self.matrix_data(*matrix, from)?;
                 let Matrix { role, size, .. } = self.kernel.matrices[*matrix];
                 let (columns, rows) = (matrix_size(size), matrix_size(size));
-                let value = self.emit(Expression::CooperativeLoad { columns, rows, role: matrix_role(role), data });
+                let value = self.emit(Expression::CooperativeLoad {
+                    columns,
+                    rows,
+                    role: matrix_role(role),
+                    data,
+                });
                 self.store(self.matrices[*matrix], value);
             }
             Stmt::StoreMatrix { matrix, to } => {
@@ -80,8 +97,8 @@ impl Emitter<'_> {
                 self.push(Statement::CooperativeStore { target, data });
             }
             Stmt::MultiplyAdd { sum, left, right } => {
-                let [a, b, c] =
-                    [left, right, sum].map(|&number| self.emit(Expression::Load { pointer: self.matrices[number] }));
+                let [a, b, c] = [left, right, sum]
+                    .map(|&number| self.emit(Expression::Load { pointer: self.matrices[number] }));
                 let value = self.emit(Expression::CooperativeMultiplyAdd { a, b, c });
                 self.store(self.matrices[*sum], value);
             }
@@ -103,20 +120,23 @@ impl Emitter<'_> {
         let name = format!("{}_counter", self.kernel.variables[counter].name);
         let pointer = self.local(&name, Type::scalar(DType::U32), None);
         let is_signed = !(self.is_natural(from) && self.is_natural(to));
-        let (from, to) = (self.unsigned(from)?, if is_signed { self.value(to)? } else { self.unsigned(to)? });
+        let (from, to) =
+            (self.unsigned(from)?, if is_signed { self.value(to)? } else { self.unsigned(to)? });
         self.store(pointer, from);
 
         let outer = std::mem::take(&mut self.block);
         let value = self.emit(Expression::Load { pointer });
         self.name(counter, Variable::Index(value));
         let left = if is_signed { self.cast(value, DType::I32) } else { value };
-        let condition = self.emit(Expression::Binary { op: BinaryOperator::GreaterEqual, left, right: to });
+        let condition =
+            self.emit(Expression::Binary { op: BinaryOperator::GreaterEqual, left, right: to });
         let accept = Block::from_vec(vec![Statement::Break]);
         self.push(Statement::If { condition, accept, reject: Block::new() });
         let body = self.statements(body)?;
         self.block.extend_block(body);
         let step = self.unsigned_literal(step);
-        let next = self.emit(Expression::Binary { op: BinaryOperator::Add, left: value, right: step });
+        let next =
+            self.emit(Expression::Binary { op: BinaryOperator::Add, left: value, right: step });
         self.store(pointer, next);
 
         let body = std::mem::replace(&mut self.block, outer);
@@ -124,7 +144,12 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn store_element(&mut self, array: Handle<Expression>, index: &Expr, value: &Expr) -> Result<(), EmitError> {
+    fn store_element(
+        &mut self,
+        array: Handle<Expression>,
+        index: &Expr,
+        value: &Expr,
+    ) -> Result<(), EmitError> {
         let value = self.value(value)?;
         let pointer = self.element(array, index)?;
         self.store(pointer, value);
@@ -134,7 +159,11 @@ impl Emitter<'_> {
     fn matrix_data(&mut self, matrix: usize, place: &Place) -> Result<CooperativeData, EmitError> {
         let row_major = self.kernel.matrices[matrix].role != Role::Left;
         let stride = self.unsigned_literal(place.pitch);
-        Ok(CooperativeData { pointer: self.element(self.shared[place.shared], &place.first)?, stride, row_major })
+        Ok(CooperativeData {
+            pointer: self.element(self.shared[place.shared], &place.first)?,
+            stride,
+            row_major,
+        })
     }
 
     /// Returns the module's type for a matrix.
@@ -161,7 +190,12 @@ impl Emitter<'_> {
     }
 
     /// Adds a local variable to the function and returns the pointer to it.
-    pub fn local(&mut self, name: &str, ty: Type, init: Option<Handle<Expression>>) -> Handle<Expression> {
+    pub fn local(
+        &mut self,
+        name: &str,
+        ty: Type,
+        init: Option<Handle<Expression>>,
+    ) -> Handle<Expression> {
         let ty = self.ty(ty);
         self.local_of(name, ty, init)
     }

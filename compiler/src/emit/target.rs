@@ -27,7 +27,8 @@ pub enum Target {
 }
 
 impl Target {
-    pub const ALL: [Target; 5] = [Target::Wgsl, Target::Msl, Target::Spirv, Target::Hlsl, Target::Glsl];
+    pub const ALL: [Target; 5] =
+        [Target::Wgsl, Target::Msl, Target::Spirv, Target::Hlsl, Target::Glsl];
 
     /// Returns the name on the command line: `msl`.
     pub fn name(self) -> &'static str {
@@ -99,9 +100,14 @@ impl Listing {
 pub fn write(kernel: &Kernel, target: Target) -> Result<Listing, EmitError> {
     let (module, info) = validated(kernel)?;
     for (_, ty) in module.types.iter() {
-        let (TypeInner::Scalar(scalar) | TypeInner::Vector { scalar, .. }) = ty.inner else { continue };
+        let (TypeInner::Scalar(scalar) | TypeInner::Vector { scalar, .. }) = ty.inner else {
+            continue;
+        };
         if !target.has(scalar) {
-            return Err(EmitError::new(kernel, format!("{} has no {}", target.name(), name(scalar))));
+            return Err(EmitError::new(
+                kernel,
+                format!("{} has no {}", target.name(), name(scalar)),
+            ));
         }
     }
     let fits = |size| match target {
@@ -110,7 +116,8 @@ pub fn write(kernel: &Kernel, target: Target) -> Result<Listing, EmitError> {
         Target::Hlsl | Target::Glsl => false,
     };
     if let Some(matrix) = kernel.matrices.iter().find(|matrix| !fits(matrix.size)) {
-        let message = format!("{} has no matrices of {size} x {size}", target.name(), size = matrix.size);
+        let message =
+            format!("{} has no matrices of {size} x {size}", target.name(), size = matrix.size);
         return Err(EmitError::new(kernel, message));
     }
     let written = match target {
@@ -146,16 +153,24 @@ fn bindings(kernel: &Kernel) -> impl Iterator<Item = (ResourceBinding, u32)> {
 fn write_wgsl(module: &Module, info: &ModuleInfo) -> Result<String, wgsl::Error> {
     let text = wgsl::write_string(module, info, wgsl::WriterFlags::empty())?;
     // Browsers require this directive for subgroup operations, but naga does not write it.
-    let collects = |expression: &Expression| matches!(expression, Expression::SubgroupOperationResult { .. });
-    let mut expressions = module.entry_points.iter().flat_map(|entry| entry.function.expressions.iter());
-    let enable = if expressions.any(|(_, expression)| collects(expression)) { "enable subgroups;\n" } else { "" };
+    let collects =
+        |expression: &Expression| matches!(expression, Expression::SubgroupOperationResult { .. });
+    let mut expressions =
+        module.entry_points.iter().flat_map(|entry| entry.function.expressions.iter());
+    let enable = if expressions.any(|(_, expression)| collects(expression)) {
+        "enable subgroups;\n"
+    } else {
+        ""
+    };
     Ok(format!("{enable}{text}"))
 }
 
 fn write_msl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<String, msl::Error> {
-    let target = |slot| msl::BindTarget { buffer: Some(slot as u8), mutable: true, ..Default::default() };
+    let target =
+        |slot| msl::BindTarget { buffer: Some(slot as u8), mutable: true, ..Default::default() };
     let resources = bindings(kernel).map(|(binding, slot)| (binding, target(slot))).collect();
-    let resources = msl::EntryPointResources { resources, immediates_buffer: None, sizes_buffer: None };
+    let resources =
+        msl::EntryPointResources { resources, immediates_buffer: None, sizes_buffer: None };
     let options = msl::Options {
         lang_version: (2, 4),
         per_entry_point_map: [(kernel.name.clone(), resources)].into(),
@@ -169,14 +184,20 @@ fn write_msl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<Stri
     msl::write_string(module, info, &options, &Default::default()).map(|(text, _)| text)
 }
 
-fn write_spirv(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<Vec<u32>, spv::Error> {
+fn write_spirv(
+    kernel: &Kernel,
+    module: &Module,
+    info: &ModuleInfo,
+) -> Result<Vec<u32>, spv::Error> {
     let options = spv::Options {
         lang_version: (1, 3),
         // Names are for readers. They are in debug and release builds alike.
         flags: spv::WriterFlags::DEBUG,
         fake_missing_bindings: false,
         binding_map: bindings(kernel)
-            .map(|(place, binding)| (place, spv::BindingInfo { descriptor_set: 0, binding, binding_array_size: None }))
+            .map(|(place, binding)| {
+                (place, spv::BindingInfo { descriptor_set: 0, binding, binding_array_size: None })
+            })
             .collect(),
         bounds_check_policies: UNCHECKED,
         zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
@@ -184,7 +205,10 @@ fn write_spirv(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<Ve
         emit_int_div_checks: false,
         ..Default::default()
     };
-    let pipeline = spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: kernel.name.clone() };
+    let pipeline = spv::PipelineOptions {
+        shader_stage: ShaderStage::Compute,
+        entry_point: kernel.name.clone(),
+    };
     spv::write_vec(module, info, &options, Some(&pipeline))
 }
 
@@ -212,8 +236,11 @@ fn write_glsl(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Result<Str
         binding_map: bindings(kernel).map(|(place, binding)| (place, binding as u8)).collect(),
         zero_initialize_workgroup_memory: false,
     };
-    let pipeline =
-        glsl::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: kernel.name.clone(), multiview: None };
+    let pipeline = glsl::PipelineOptions {
+        shader_stage: ShaderStage::Compute,
+        entry_point: kernel.name.clone(),
+        multiview: None,
+    };
     let mut text = String::new();
     glsl::Writer::new(&mut text, module, info, &options, &pipeline, UNCHECKED)?.write()?;
     Ok(text)

@@ -290,7 +290,9 @@ fn glsl() {
 
 #[test]
 fn f16_is_enabled_wherever_it_is_used() {
-    let kernel = Kernel::parse(&KERNEL.replace("total = fma(pair.x,", "total = fma(f32(f16(pair.x)),")).unwrap();
+    let kernel =
+        Kernel::parse(&KERNEL.replace("total = fma(pair.x,", "total = fma(f32(f16(pair.x)),"))
+            .unwrap();
     assert!(write(&kernel, Target::Wgsl).unwrap().text().starts_with("enable f16;"));
     assert_snapshot!(write(&kernel, Target::Glsl).unwrap_err(), @"kernel `sums`: glsl has no f16");
 }

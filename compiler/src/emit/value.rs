@@ -1,7 +1,8 @@
 //! Translates expressions of kernels to naga. Each is evaluated at the current statement.
 
 use naga::{
-    BinaryOperator as B, Expression, Handle, Literal, MathFunction as M, Range, Span, Statement, UnaryOperator,
+    BinaryOperator as B, Expression, Handle, Literal, MathFunction as M, Range, Span, Statement,
+    UnaryOperator,
 };
 
 use super::EmitError;
@@ -37,14 +38,20 @@ impl Emitter<'_> {
                 Some(Variable::Value(value)) => value,
                 Some(Variable::Index(value)) => self.cast(value, DType::I32),
                 Some(Variable::Local(pointer)) => self.emit(Expression::Load { pointer }),
-                None => return Err(EmitError::new(self.kernel, format!("variable number {id} is not declared"))),
+                None => {
+                    return Err(EmitError::new(
+                        self.kernel,
+                        format!("variable number {id} is not declared"),
+                    ));
+                }
             },
             Expr::Load { buffer, index } => self.load(self.buffers[*buffer], index)?,
             Expr::LoadShared { shared, index } => self.load(self.shared[*shared], index)?,
             Expr::Unary(op, a) => self.unary(*op, a)?,
             Expr::Binary(op, a, b) => self.binary(*op, a, b)?,
             Expr::Fma(a, b, c) => {
-                let (arg, arg1, arg2) = (self.value(a)?, Some(self.value(b)?), Some(self.value(c)?));
+                let (arg, arg1, arg2) =
+                    (self.value(a)?, Some(self.value(b)?), Some(self.value(c)?));
                 self.emit(Expression::Math { fun: M::Fma, arg, arg1, arg2, arg3: None })
             }
             Expr::Select(condition, then, otherwise) => self.select(condition, then, otherwise)?,
@@ -69,7 +76,8 @@ impl Emitter<'_> {
             Expr::Vector(parts) => {
                 let ty = self.type_of(expr)?;
                 let ty = self.ty(ty);
-                let components = parts.iter().map(|part| self.value(part)).collect::<Result<_, _>>()?;
+                let components =
+                    parts.iter().map(|part| self.value(part)).collect::<Result<_, _>>()?;
                 self.emit(Expression::Compose { ty, components })
             }
             Expr::Lane(a, lane) => {
@@ -81,7 +89,12 @@ impl Emitter<'_> {
 
     /// Emits a select. If one side is infinity or NaN, it selects between bits: compilers that
     /// assume finite floats would always take the other side.
-    fn select(&mut self, condition: &Expr, then: &Expr, otherwise: &Expr) -> Result<Value, EmitError> {
+    fn select(
+        &mut self,
+        condition: &Expr,
+        then: &Expr,
+        otherwise: &Expr,
+    ) -> Result<Value, EmitError> {
         let ty = self.type_of(then)?;
         if !ty.dtype.is_float() || !(is_not_finite(then) || is_not_finite(otherwise)) {
             let (accept, reject) = (self.value(then)?, self.value(otherwise)?);
@@ -91,7 +104,8 @@ impl Emitter<'_> {
         let (accept, reject) = (self.bits(then)?, self.bits(otherwise)?);
         let condition = self.value(condition)?;
         let expr = self.emit(Expression::Select { condition, accept, reject });
-        let value = self.emit(Expression::As { expr, kind: naga::ScalarKind::Float, convert: None });
+        let value =
+            self.emit(Expression::As { expr, kind: naga::ScalarKind::Float, convert: None });
         Ok(if ty.dtype == DType::F32 { value } else { self.cast(value, ty.dtype) })
     }
 
@@ -99,11 +113,16 @@ impl Emitter<'_> {
     fn bits(&mut self, expr: &Expr) -> Result<Value, EmitError> {
         if let Some(constant) = constant(expr) {
             let lanes = self.type_of(expr)?.lanes;
-            let bits = self.literal(Scalar::from_bits(DType::U32, constant.cast(DType::F32).bits()));
+            let bits =
+                self.literal(Scalar::from_bits(DType::U32, constant.cast(DType::F32).bits()));
             return Ok(self.splat(bits, lanes));
         }
         let value = self.value(expr)?;
-        let value = if self.type_of(expr)?.dtype == DType::F32 { value } else { self.cast(value, DType::F32) };
+        let value = if self.type_of(expr)?.dtype == DType::F32 {
+            value
+        } else {
+            self.cast(value, DType::F32)
+        };
         Ok(self.emit(Expression::As { expr: value, kind: naga::ScalarKind::Uint, convert: None }))
     }
 
@@ -132,7 +151,9 @@ impl Emitter<'_> {
     fn unary(&mut self, op: UnaryOp, a: &Expr) -> Result<Value, EmitError> {
         let value = self.value(a)?;
         let fun = match op {
-            UnaryOp::Neg => return Ok(self.emit(Expression::Unary { op: UnaryOperator::Negate, expr: value })),
+            UnaryOp::Neg => {
+                return Ok(self.emit(Expression::Unary { op: UnaryOperator::Negate, expr: value }));
+            }
             UnaryOp::BitNot => {
                 let ty = self.type_of(a)?;
                 if ty.dtype == DType::Bool && ty.lanes > 1 {
@@ -141,7 +162,11 @@ impl Emitter<'_> {
                     let right = self.splat(no, ty.lanes);
                     return Ok(self.emit(Expression::Binary { op: B::Equal, left: value, right }));
                 }
-                let op = if ty.dtype == DType::Bool { UnaryOperator::LogicalNot } else { UnaryOperator::BitwiseNot };
+                let op = if ty.dtype == DType::Bool {
+                    UnaryOperator::LogicalNot
+                } else {
+                    UnaryOperator::BitwiseNot
+                };
                 return Ok(self.emit(Expression::Unary { op, expr: value }));
             }
             UnaryOp::Recip => {
@@ -170,7 +195,10 @@ impl Emitter<'_> {
             UnaryOp::Tan => M::Tan,
             UnaryOp::Tanh => M::Tanh,
             UnaryOp::Erf | UnaryOp::Round => {
-                return Err(EmitError::new(self.kernel, format!("shaders have no `{}`", op.name())));
+                return Err(EmitError::new(
+                    self.kernel,
+                    format!("shaders have no `{}`", op.name()),
+                ));
             }
         };
         Ok(self.emit(Expression::Math { fun, arg: value, arg1: None, arg2: None, arg3: None }))
@@ -180,20 +208,26 @@ impl Emitter<'_> {
         let left = self.value(a)?;
         let right = match (op, b) {
             // naga requires u32 shift counts.
-            (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, Expr::Literal(count)) => self.literal(count.cast(DType::U32)),
+            (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, Expr::Literal(count)) => {
+                self.literal(count.cast(DType::U32))
+            }
             (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, _) => {
                 let count = self.value(b)?;
                 self.cast(count, DType::U32)
             }
             _ => self.value(b)?,
         };
-        let math = |fun| Expression::Math { fun, arg: left, arg1: Some(right), arg2: None, arg3: None };
+        let math =
+            |fun| Expression::Math { fun, arg: left, arg1: Some(right), arg2: None, arg3: None };
         let op = match op {
             BinaryOp::Max => return Ok(self.emit(math(M::Max))),
             BinaryOp::Min => return Ok(self.emit(math(M::Min))),
             BinaryOp::Pow => return Ok(self.emit(math(M::Pow))),
             BinaryOp::Rem => {
-                return Err(EmitError::new(self.kernel, format!("shaders have no `{}`", op.name())));
+                return Err(EmitError::new(
+                    self.kernel,
+                    format!("shaders have no `{}`", op.name()),
+                ));
             }
             BinaryOp::ShiftLeft => B::ShiftLeft,
             BinaryOp::ShiftRight => B::ShiftRight,
@@ -275,7 +309,8 @@ impl Emitter<'_> {
             DType::F32 | DType::BF16 => Literal::F32(value.to_f64() as f32),
             DType::F64 => Literal::F64(value.to_f64()),
         };
-        let handle = self.function.expressions.append(Expression::Literal(literal), Span::UNDEFINED);
+        let handle =
+            self.function.expressions.append(Expression::Literal(literal), Span::UNDEFINED);
         self.literals.insert(value, handle);
         handle
     }
@@ -286,14 +321,16 @@ impl Emitter<'_> {
         let pointer = match self.literals.get(&value) {
             Some(pointer) => *pointer,
             None => {
-                let bits = self.literal(Scalar::from_bits(DType::U32, value.cast(DType::F32).bits()));
+                let bits =
+                    self.literal(Scalar::from_bits(DType::U32, value.cast(DType::F32).bits()));
                 let pointer = self.local("bits", Type::scalar(DType::U32), Some(bits));
                 self.literals.insert(value, pointer);
                 pointer
             }
         };
         let expr = self.emit(Expression::Load { pointer });
-        let value_f32 = self.emit(Expression::As { expr, kind: naga::ScalarKind::Float, convert: None });
+        let value_f32 =
+            self.emit(Expression::As { expr, kind: naga::ScalarKind::Float, convert: None });
         if value.dtype == DType::F32 { value_f32 } else { self.cast(value_f32, value.dtype) }
     }
 }

@@ -49,12 +49,20 @@ const EFFICIENCY: f64 = 0.6;
 /// steps compute parts of tensors.
 pub fn attend<'g>(groups: Groups<'g>, profile: &Profile, time: Time) -> Groups<'g> {
     let Groups { graph, list, bodies } = groups;
-    let mut taking =
-        Taking { graph, profile, time, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), groups: list };
+    let mut taking = Taking {
+        graph,
+        profile,
+        time,
+        reads: Vec::new(),
+        home: HashMap::new(),
+        leads: Vec::new(),
+        groups: list,
+    };
     taking.find_reads();
     let mut reader = 0;
     while reader < taking.groups.len() {
-        let change = taking.grown(reader, &BTreeSet::new()).and_then(|grown| taking.change(reader, grown));
+        let change =
+            taking.grown(reader, &BTreeSet::new()).and_then(|grown| taking.change(reader, grown));
         if let Some(changed) = change.and_then(|change| taking.changed(change)) {
             // The change removed and reordered groups: continue at the new position of the reader.
             let root = taking.groups[reader].main();
@@ -109,7 +117,8 @@ impl<'g> Taking<'g> {
         let group = &self.groups[reader];
         let Op::Contraction(op) = &self.graph.node(group.contraction?).op else { return None };
         let is_product = op.aggregation == Aggregation::Sum && op.accesses.len() >= 2;
-        if group.once || !group.statistics.is_empty() || !is_product || !is_nest(self.graph, group) {
+        if group.once || !group.statistics.is_empty() || !is_product || !is_nest(self.graph, group)
+        {
             return None;
         }
         // Most products are of weights: skip them early.
@@ -131,13 +140,19 @@ impl<'g> Taking<'g> {
         let (nest, operands) = loop {
             let (nest, operands) = self.nest(&group, &taken, given)?;
             let roles = nest.roles()?;
-            let (factor, rows) = if left { (roles.left, &roles.rows) } else { (roles.right, &roles.columns) };
-            let next = of_factor(&nest, factor, rows).into_iter().find_map(|(operand, of_points)| {
-                let node = operands[operand];
-                let &home = self.home.get(&node).filter(|_| !given.contains(&node))?;
-                let takes = if of_points { self.leads[home] } else { self.sums_up(home, &taken, &group) };
-                (home != reader && takes && !taken.contains(&home)).then_some((home, of_points))
-            });
+            let (factor, rows) =
+                if left { (roles.left, &roles.rows) } else { (roles.right, &roles.columns) };
+            let next =
+                of_factor(&nest, factor, rows).into_iter().find_map(|(operand, of_points)| {
+                    let node = operands[operand];
+                    let &home = self.home.get(&node).filter(|_| !given.contains(&node))?;
+                    let takes = if of_points {
+                        self.leads[home]
+                    } else {
+                        self.sums_up(home, &taken, &group)
+                    };
+                    (home != reader && takes && !taken.contains(&home)).then_some((home, of_points))
+                });
             let Some((number, of_points)) = next else { break (nest, operands) };
             taken.insert(number);
             let other = &self.groups[number];
@@ -145,12 +160,21 @@ impl<'g> Taking<'g> {
             of.extend(other.contraction);
             group.statistics.extend(other.statistics.iter().filter(|id| !given.contains(id)));
         };
-        if taken.is_empty() || nest.verify().is_err() || !suits(&nest, self.profile) || (self.time)(&nest).is_none() {
+        if taken.is_empty()
+            || nest.verify().is_err()
+            || !suits(&nest, self.profile)
+            || (self.time)(&nest).is_none()
+        {
             return None;
         }
         let is_weight = |load: &Load| self.is_prepared(operands[load.operand]);
         let right = loads_of(&nest.body, nest.attention()?.roles.right);
-        let factors = nest.inner.iter().flat_map(|inner| inner.body.leaves()).filter_map(Leaf::load).chain(right);
+        let factors = nest
+            .inner
+            .iter()
+            .flat_map(|inner| inner.body.leaves())
+            .filter_map(Leaf::load)
+            .chain(right);
         let is_prepared = factors.into_iter().any(is_weight);
         (!is_prepared).then_some(Grown { group, taken, nest })
     }
@@ -162,9 +186,15 @@ impl<'g> Taking<'g> {
     }
 
     /// Returns the nest of a group that has absorbed others, and its operands.
-    fn nest(&self, group: &Group, taken: &BTreeSet<usize>, given: &BTreeSet<NodeId>) -> Option<(Nest, Vec<NodeId>)> {
-        let in_memory =
-            |id: NodeId| given.contains(&id) || self.home.get(&id).is_some_and(|home| !taken.contains(home));
+    fn nest(
+        &self,
+        group: &Group,
+        taken: &BTreeSet<usize>,
+        given: &BTreeSet<NodeId>,
+    ) -> Option<(Nest, Vec<NodeId>)> {
+        let in_memory = |id: NodeId| {
+            given.contains(&id) || self.home.get(&id).is_some_and(|home| !taken.contains(home))
+        };
         nest_of(self.graph, group, &in_memory)
     }
 
@@ -196,10 +226,13 @@ impl<'g> Taking<'g> {
         }
         // A group that another one absorbs does not absorb others itself.
         readers.retain(|number, _| !gone.contains(number));
-        let is_output =
-            |root: &NodeId| self.graph.outputs.iter().any(|(_, output)| self.graph.storage(*output) == *root);
+        let is_output = |root: &NodeId| {
+            self.graph.outputs.iter().any(|(_, output)| self.graph.storage(*output) == *root)
+        };
         let mut roots = gone.iter().flat_map(|&number| &self.groups[number].roots);
-        if roots.any(|root| is_output(root) && !given.contains(root)) || !self.pays(&grown, &readers, &gone) {
+        if roots.any(|root| is_output(root) && !given.contains(root))
+            || !self.pays(&grown, &readers, &gone)
+        {
             return None;
         }
         let is_read = |id: &NodeId| {
@@ -228,11 +261,15 @@ impl<'g> Taking<'g> {
         };
         self.graph.budget.spend(8 * self.groups.len() as u64).ok()?;
         let groups = self.groups.iter().enumerate().filter_map(group).collect();
-        let mut all = Taking { groups, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), ..*self };
+        let mut all =
+            Taking { groups, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), ..*self };
         all.find_reads();
         for group in change.become_.values() {
             let (nest, _) = all.nest(group, &BTreeSet::new(), &BTreeSet::new())?;
-            nest.verify().ok().filter(|()| nest.attention().is_some()).and_then(|()| (self.time)(&nest))?;
+            nest.verify()
+                .ok()
+                .filter(|()| nest.attention().is_some())
+                .and_then(|()| (self.time)(&nest))?;
             if nest.operands.len() + nest.outputs.len() > self.profile.max_buffers as usize {
                 return None;
             }
@@ -273,11 +310,18 @@ impl<'g> Taking<'g> {
             return true;
         }
         let bytes = |number: &usize| {
-            let size = |root: &NodeId| self.graph.node(*root).ty.elements() * self.graph.dtype(*root).size();
+            let size = |root: &NodeId| {
+                self.graph.node(*root).ty.elements() * self.graph.dtype(*root).size()
+            };
             self.groups[*number].roots.iter().map(size).sum::<usize>() as f64
         };
         let times = |number: &usize| {
-            1 + self.groups[*number].roots.iter().map(|root| self.readers(*root).count()).max().unwrap_or(0)
+            1 + self.groups[*number]
+                .roots
+                .iter()
+                .map(|root| self.readers(*root).count())
+                .max()
+                .unwrap_or(0)
         };
         let saved: f64 = gone.iter().map(|number| bytes(number) * times(number) as f64).sum();
         let largest = gone.iter().map(bytes).fold(0.0, f64::max);
@@ -285,12 +329,18 @@ impl<'g> Taking<'g> {
             let Some(Attention { roles, .. }) = grown.nest.attention() else { return 0.0 };
             let nest = &grown.nest;
             let inner: usize = nest.inner.iter().map(|inner| nest.points(inner.axes.clone())).sum();
-            let scores = [&roles.batch, &roles.rows, &roles.reduction].map(|axes| nest.points(axes) as f64);
+            let scores =
+                [&roles.batch, &roles.rows, &roles.reduction].map(|axes| nest.points(axes) as f64);
             inner as f64 * scores.iter().product::<f64>()
         };
         let again: f64 = [grown].into_iter().chain(others.values()).map(terms).sum();
-        let once = |number: &usize| match self.groups[*number].contraction.map(|id| &self.graph.node(id).op) {
-            Some(Op::Contraction(op)) => op.indices.iter().map(|range| (range.high - range.low) as f64).product(),
+        let once = |number: &usize| match self.groups[*number]
+            .contraction
+            .map(|id| &self.graph.node(id).op)
+        {
+            Some(Op::Contraction(op)) => {
+                op.indices.iter().map(|range| (range.high - range.low) as f64).product()
+            }
             _ => 0.0,
         };
         let more = 2.0 * (again - gone.iter().map(once).sum::<f64>());
@@ -299,12 +349,23 @@ impl<'g> Taking<'g> {
     }
 
     fn readers(&self, root: NodeId) -> impl Iterator<Item = usize> {
-        self.reads.iter().enumerate().filter(move |(_, reads)| reads.contains(&root)).map(|(number, _)| number)
+        self.reads
+            .iter()
+            .enumerate()
+            .filter(move |(_, reads)| reads.contains(&root))
+            .map(|(number, _)| number)
     }
 
     /// Returns the groups that read roots of the given groups, except for roots in `given`.
-    fn readers_of(&self, groups: &BTreeSet<usize>, given: &BTreeSet<NodeId>) -> impl Iterator<Item = usize> {
-        let roots = groups.iter().flat_map(|&number| &self.groups[number].roots).filter(|root| !given.contains(root));
+    fn readers_of(
+        &self,
+        groups: &BTreeSet<usize>,
+        given: &BTreeSet<NodeId>,
+    ) -> impl Iterator<Item = usize> {
+        let roots = groups
+            .iter()
+            .flat_map(|&number| &self.groups[number].roots)
+            .filter(|root| !given.contains(root));
         let found: BTreeSet<usize> = roots
             .flat_map(|&root| {
                 let _ = self.graph.budget.spend(self.groups.len() as u64 / 8);
@@ -323,10 +384,13 @@ impl<'g> Taking<'g> {
         let elements = |root: NodeId| self.graph.node(root).ty.elements();
         match group.contraction.map(|id| &self.graph.node(id).op) {
             Some(Op::Contraction(op)) => {
-                op.aggregation == Aggregation::Sum && op.accesses.len() >= 2 && group.inner.is_empty()
+                op.aggregation == Aggregation::Sum
+                    && op.accesses.len() >= 2
+                    && group.inner.is_empty()
             }
             _ => self.reads[number].iter().any(|&root| {
-                elements(root) == elements(group.main()) && self.leads.get(self.home[&root]) == Some(&true)
+                elements(root) == elements(group.main())
+                    && self.leads.get(self.home[&root]) == Some(&true)
             }),
         }
     }
@@ -334,7 +398,8 @@ impl<'g> Taking<'g> {
     /// Returns whether a group aggregates what the absorbed groups compute.
     fn sums_up(&self, number: usize, taken: &BTreeSet<usize>, by: &Group) -> bool {
         let group = &self.groups[number];
-        let is_statistic = !group.once && group.contraction.is_some_and(|id| row_form(self.graph, id).is_some());
+        let is_statistic =
+            !group.once && group.contraction.is_some_and(|id| row_form(self.graph, id).is_some());
         let of_taken = |root: &NodeId| taken.contains(&self.home[root]) || by.inner.contains(root);
         is_statistic && group.statistics.is_empty() && self.reads[number].iter().any(of_taken)
     }
@@ -344,7 +409,8 @@ impl<'g> Taking<'g> {
 /// the result, and the kernel must fit and occupy the device.
 fn suits(nest: &Nest, profile: &Profile) -> bool {
     let Some(Attention { roles, .. }) = nest.attention() else { return false };
-    let [rows, points, columns] = [&roles.rows, &roles.reduction, &roles.columns].map(|axes| nest.points(axes));
+    let [rows, points, columns] =
+        [&roles.rows, &roles.reduction, &roles.columns].map(|axes| nest.points(axes));
     let depth = nest.inner.iter().map(|inner| nest.points(inner.axes.clone())).max().unwrap_or(0);
     let fits = columns <= MOST_COLUMNS || profile.execution == Execution::Native;
     // A workgroup has some rows and all their points: a few workgroups with long loops leave the

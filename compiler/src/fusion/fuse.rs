@@ -55,7 +55,8 @@ pub fn fuse<'g>(graph: &'g Graph, profile: &Profile) -> Groups<'g> {
 /// Returns the groups of `graph` in topological order.
 fn groups_of(graph: &Graph, profile: &Profile) -> Vec<Group> {
     let links = Links::new(graph);
-    let mut stored: HashSet<NodeId> = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
+    let mut stored: HashSet<NodeId> =
+        graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
     for id in graph.ids() {
         stored.extend(must_be_read_from_memory(graph, id));
     }
@@ -82,7 +83,9 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
     let operands = graph.operands(id);
     match &graph.node(id).op {
         Op::Reshape => vec![graph.storage(id)],
-        Op::PrngValue | Op::PrngState { .. } | Op::Scan(_) => operands.iter().map(|&o| graph.storage(o)).collect(),
+        Op::PrngValue | Op::PrngState { .. } | Op::Scan(_) => {
+            operands.iter().map(|&o| graph.storage(o)).collect()
+        }
         Op::Contraction(op) => {
             let dynamic = op.accesses.iter().filter(|access| !access.is_fixed());
             let dynamic = dynamic.map(|a| graph.storage(operands[a.operand]));
@@ -95,15 +98,24 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
 /// Returns the tensors whose elements a contraction compares with the maxima or minima of the same
 /// tensor, as gradients of these do. A recomputed element might be rounded differently, for
 /// instance by a fused multiply-add, so that none would equal the extreme.
-pub(super) fn compared_with_extremes(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Vec<NodeId> {
+pub(super) fn compared_with_extremes(
+    graph: &Graph,
+    op: &Contraction,
+    operands: &[NodeId],
+) -> Vec<NodeId> {
     let tensor = |value: Value| match &op.body.insts[value].0 {
-        Inst::Leaf(ContractionLeaf::Access(access)) => Some(graph.storage(operands[op.accesses[*access].operand])),
+        Inst::Leaf(ContractionLeaf::Access(access)) => {
+            Some(graph.storage(operands[op.accesses[*access].operand]))
+        }
         _ => None,
     };
     let is_extreme_of = |extreme: NodeId, tensor: NodeId| match &graph.node(extreme).op {
         Op::Contraction(op) => {
             matches!(op.aggregation, Aggregation::Max | Aggregation::Min)
-                && graph.operands(extreme).into_iter().any(|operand| graph.storage(operand) == tensor)
+                && graph
+                    .operands(extreme)
+                    .into_iter()
+                    .any(|operand| graph.storage(operand) == tensor)
         }
         _ => false,
     };
@@ -111,7 +123,9 @@ pub(super) fn compared_with_extremes(graph: &Graph, op: &Contraction, operands: 
     for (inst, _) in &op.body.insts {
         let Inst::Binary(BinaryOp::Eq, a, b) = inst else { continue };
         if let (Some(a), Some(b)) = (tensor(*a), tensor(*b)) {
-            found.extend([(a, b), (b, a)].into_iter().filter(|&(x, y)| is_extreme_of(y, x)).map(|(x, _)| x));
+            found.extend(
+                [(a, b), (b, a)].into_iter().filter(|&(x, y)| is_extreme_of(y, x)).map(|(x, _)| x),
+            );
         }
     }
     found
@@ -133,8 +147,16 @@ impl Links {
         let order = graph.topological();
         let count = order.iter().map(|id| id.index() + 1).max().unwrap_or(0);
         let mut outputs = HashMap::new();
-        graph.outputs.iter().for_each(|(_, id)| *outputs.entry(graph.storage(*id)).or_insert(0) += 1);
-        let mut links = Links { order, operands: vec![Vec::new(); count], users: vec![Vec::new(); count], outputs };
+        graph
+            .outputs
+            .iter()
+            .for_each(|(_, id)| *outputs.entry(graph.storage(*id)).or_insert(0) += 1);
+        let mut links = Links {
+            order,
+            operands: vec![Vec::new(); count],
+            users: vec![Vec::new(); count],
+            outputs,
+        };
         for &id in &links.order {
             let operands = graph.operands(id);
             operands.iter().for_each(|operand| links.users[operand.index()].push(id));
@@ -234,7 +256,8 @@ impl<'g> Grouping<'g> {
             while let Some(id) = open.pop().filter(|_| seen.len() < MOST_NODES) {
                 for &reader in self.links.users(id) {
                     let is_same = self.graph.shape(reader) == self.graph.shape(contraction);
-                    if is_same && is_elementwise(&self.graph.node(reader).op) && seen.insert(reader) {
+                    if is_same && is_elementwise(&self.graph.node(reader).op) && seen.insert(reader)
+                    {
                         self.epilogues.entry(reader).or_insert(contraction);
                         open.push(reader);
                     }
@@ -265,7 +288,8 @@ impl<'g> Grouping<'g> {
     fn reads_through_window(&self, user: NodeId, id: NodeId) -> bool {
         let Op::Contraction(op) = &self.graph.node(user).op else { return false };
         let operands = self.links.operands(user);
-        let is_window = |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).count() > 1;
+        let is_window =
+            |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).count() > 1;
         let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);
         let read = accesses.flat_map(|access| &access.index).map(|index| &index.affine);
         read.chain(&op.output).any(is_window)
@@ -286,7 +310,8 @@ impl<'g> Grouping<'g> {
                 }
                 None => roots.push(user),
             }
-            at_place &= is_elementwise(&self.graph.node(user).op) && self.graph.shape(user) == node.ty.shape;
+            at_place &= is_elementwise(&self.graph.node(user).op)
+                && self.graph.shape(user) == node.ty.shape;
         }
         let _ = self.graph.budget.spend((users.len() + roots.len()) as u64 / 2);
         roots.sort_unstable();
@@ -311,7 +336,9 @@ impl<'g> Grouping<'g> {
             return None;
         }
         let bytes = |id: NodeId| self.graph.node(id).ty.elements() * self.graph.dtype(id).size();
-        if !at_place && self.epilogues.get(&id).is_some_and(|contraction| bytes(id) <= bytes(*contraction)) {
+        if !at_place
+            && self.epilogues.get(&id).is_some_and(|contraction| bytes(id) <= bytes(*contraction))
+        {
             return None;
         }
         let repeats = needed / (node.ty.elements() as f64).max(1.0);
@@ -320,10 +347,14 @@ impl<'g> Grouping<'g> {
         // On a cpu, stored values stay in a cache, and the fast products and convolutions read
         // operands as they lie in memory.
         let is_native = self.profile.execution == Execution::Native;
-        if is_native && turns(&node.op) && users.iter().any(|&user| self.reads_through_window(user, id)) {
+        if is_native
+            && turns(&node.op)
+            && users.iter().any(|&user| self.reads_through_window(user, id))
+        {
             return None;
         }
-        let is_cheap = !is_expensive(&node.op) && tensors <= 1 && !(is_native && is_elementwise(&node.op));
+        let is_cheap =
+            !is_expensive(&node.op) && tensors <= 1 && !(is_native && is_elementwise(&node.op));
         let cheap = is_cheap && repeats <= MOST_RECOMPUTATION;
         (at_place || repeats <= 1.0 || cheap).then_some(Inlined { roots, at_place })
     }
@@ -340,7 +371,11 @@ impl<'g> Grouping<'g> {
     /// Returns the nodes whose memory a computed node's operands alias.
     fn reads_from(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let computes = !matches!(self.graph.node(id).op, Op::Reshape | Op::Scan(_));
-        self.links.operands(id).iter().filter(move |_| computes).map(|&operand| self.graph.storage(operand))
+        self.links
+            .operands(id)
+            .iter()
+            .filter(move |_| computes)
+            .map(|&operand| self.graph.storage(operand))
     }
 
     /// Returns how many tensors the nests that compute a node may read if a kernel can bind
@@ -362,7 +397,10 @@ impl<'g> Grouping<'g> {
             }
         }
         let is_too_much = |root: NodeId, count: usize| count > self.most_read(root, most_buffers);
-        read.into_iter().filter(|(root, tensors)| is_too_much(*root, tensors.len())).map(|(root, _)| root).collect()
+        read.into_iter()
+            .filter(|(root, tensors)| is_too_much(*root, tensors.len()))
+            .map(|(root, _)| root)
+            .collect()
     }
 
     /// Returns inlined nodes to store instead, so that no group reads more tensors than a kernel
@@ -376,17 +414,21 @@ impl<'g> Grouping<'g> {
         let mut needs: HashMap<NodeId, BTreeSet<NodeId>> = HashMap::new();
         let mut chosen = Vec::new();
         for &id in &self.links.order {
-            if too_large.is_empty() || !self.roots(&id).iter().any(|root| too_large.contains(root)) {
+            if too_large.is_empty() || !self.roots(&id).iter().any(|root| too_large.contains(root))
+            {
                 continue;
             }
             let most_read = self.most_read(id, most_buffers);
-            let inlined: Vec<NodeId> = self.reads_from(id).filter(|&operand| !self.is_stored(operand)).collect();
-            let stored: Vec<NodeId> = self.reads_from(id).filter(|&operand| self.is_stored(operand)).collect();
+            let inlined: Vec<NodeId> =
+                self.reads_from(id).filter(|&operand| !self.is_stored(operand)).collect();
+            let stored: Vec<NodeId> =
+                self.reads_from(id).filter(|&operand| self.is_stored(operand)).collect();
             loop {
                 let below = inlined.iter().filter_map(|operand| needs.get(operand)).flatten();
                 let all: BTreeSet<NodeId> = below.chain(&stored).copied().collect();
                 let count = |operand: &NodeId| needs.get(operand).map_or(0, BTreeSet::len);
-                match inlined.iter().copied().max_by_key(count).filter(|largest| count(largest) > 1) {
+                match inlined.iter().copied().max_by_key(count).filter(|largest| count(largest) > 1)
+                {
                     Some(largest) if all.len() > most_read => {
                         chosen.push(largest);
                         needs.insert(largest, BTreeSet::from([largest]));
@@ -403,7 +445,11 @@ impl<'g> Grouping<'g> {
 
     /// Returns the groups. `once` has the nodes that depend on no input.
     fn groups(&self, once: &HashSet<NodeId>) -> Vec<Group> {
-        let stored = self.links.order.iter().filter(|id| self.is_stored(**id) && !self.graph.node(**id).op.is_source());
+        let stored = self
+            .links
+            .order
+            .iter()
+            .filter(|id| self.is_stored(**id) && !self.graph.node(**id).op.is_source());
 
         let group = |id: &NodeId| Group {
             roots: vec![*id],
@@ -417,7 +463,10 @@ impl<'g> Grouping<'g> {
 }
 
 fn is_elementwise(op: &Op) -> bool {
-    matches!(op, Op::Constant(_) | Op::Index { .. } | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast)
+    matches!(
+        op,
+        Op::Constant(_) | Op::Index { .. } | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast
+    )
 }
 
 /// Returns whether the node copies a tensor in another order, so that elements adjacent in the

@@ -30,7 +30,12 @@ impl Group {
     /// Returns the members that the group's nest computes. `roots` are the group's roots, each with
     /// the windows of memory that it is written to.
     pub fn members<'a>(&'a self, roots: &'a [(NodeId, Vec<Window>)]) -> Members<'a> {
-        Members { roots, contraction: self.contraction, statistics: &self.statistics, inner: &self.inner }
+        Members {
+            roots,
+            contraction: self.contraction,
+            statistics: &self.statistics,
+            inner: &self.inner,
+        }
     }
 }
 
@@ -58,7 +63,9 @@ impl Groups<'_> {
             }
         }
         let is_stored = |id: NodeId| graph.node(id).op.is_source() || home.contains_key(&id);
-        if let Some((output, _)) = graph.outputs.iter().find(|(_, id)| !is_stored(graph.storage(*id))) {
+        if let Some((output, _)) =
+            graph.outputs.iter().find(|(_, id)| !is_stored(graph.storage(*id)))
+        {
             return Err(format!("no group stores the output `{output}`"));
         }
         for id in graph.ids() {
@@ -97,18 +104,28 @@ const NEST_UNITS: u64 = 500;
 
 /// Returns the nest of a group, if it has one, and its operands. Nodes that are `in_memory` are
 /// read from there, like sources.
-pub(super) fn nest_of(graph: &Graph, group: &Group, in_memory: &dyn Fn(NodeId) -> bool) -> Option<(Nest, Vec<NodeId>)> {
+pub(super) fn nest_of(
+    graph: &Graph,
+    group: &Group,
+    in_memory: &dyn Fn(NodeId) -> bool,
+) -> Option<(Nest, Vec<NodeId>)> {
     let whole = |id: NodeId| Window::whole(&graph.node(id).ty);
     let memory = |id: NodeId| (graph.node(id).op.is_source() || in_memory(id)).then(|| whole(id));
-    let roots: Vec<(NodeId, Vec<Window>)> = group.roots.iter().map(|&root| (root, vec![whole(root)])).collect();
+    let roots: Vec<(NodeId, Vec<Window>)> =
+        group.roots.iter().map(|&root| (root, vec![whole(root)])).collect();
     graph.budget.spend(NEST_UNITS).ok()?;
     nest::build(graph, group.members(&roots), &memory, &[]).ok()
 }
 
 /// Returns the group of each root, and for each group the roots of other groups that it reads from
 /// memory.
-pub(super) fn homes(graph: &Graph, groups: &[Group]) -> (HashMap<NodeId, usize>, Vec<BTreeSet<NodeId>>) {
-    let roots = |(number, group): (usize, &Group)| group.roots.iter().map(|&root| (root, number)).collect::<Vec<_>>();
+pub(super) fn homes(
+    graph: &Graph,
+    groups: &[Group],
+) -> (HashMap<NodeId, usize>, Vec<BTreeSet<NodeId>>) {
+    let roots = |(number, group): (usize, &Group)| {
+        group.roots.iter().map(|&root| (root, number)).collect::<Vec<_>>()
+    };
     let home = groups.iter().enumerate().flat_map(roots).collect();
     let reads = groups.iter().map(|group| reads(graph, group, &home)).collect();
     (home, reads)

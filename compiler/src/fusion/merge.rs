@@ -91,8 +91,19 @@ impl<'g> Merging<'g> {
             roots.iter().for_each(|&root| _ = readers.entry(root).or_default().insert(number));
         }
         let mut outputs = HashMap::new();
-        graph.outputs.iter().for_each(|(_, id)| *outputs.entry(graph.storage(*id)).or_insert(0) += 1);
-        Merging { graph, profile, groups: groups.into_iter().map(Some).collect(), reads, readers, home, outputs }
+        graph
+            .outputs
+            .iter()
+            .for_each(|(_, id)| *outputs.entry(graph.storage(*id)).or_insert(0) += 1);
+        Merging {
+            graph,
+            profile,
+            groups: groups.into_iter().map(Some).collect(),
+            reads,
+            readers,
+            home,
+            outputs,
+        }
     }
 
     /// Merges a group with its operands, and the result with its operands in turn, as long as that
@@ -101,7 +112,10 @@ impl<'g> Merging<'g> {
         let mut at = reader;
         let mut refused = HashSet::new();
         loop {
-            let next = self.reads[at].iter().map(|root| self.home[root]).find(|other| !refused.contains(other));
+            let next = self.reads[at]
+                .iter()
+                .map(|root| self.home[root])
+                .find(|other| !refused.contains(other));
             let Some(other) = next else { return };
             match self.merged(other, at) {
                 Some((group, place)) => {
@@ -116,8 +130,10 @@ impl<'g> Merging<'g> {
 
     /// Merges a group with row statistics into the product whose rows they describe, if that pays.
     fn finish_rows(&mut self, reader: usize, time: Time) {
-        let products: BTreeSet<usize> = self.reads[reader].iter().map(|root| self.home[root]).collect();
-        let with_product = |&product: &usize| Some((product, self.finished(product, reader, time)?));
+        let products: BTreeSet<usize> =
+            self.reads[reader].iter().map(|root| self.home[root]).collect();
+        let with_product =
+            |&product: &usize| Some((product, self.finished(product, reader, time)?));
         if let Some((product, (group, place))) = products.iter().find_map(with_product) {
             self.replace(product, reader, group, place);
         }
@@ -144,13 +160,15 @@ impl<'g> Merging<'g> {
             return None;
         }
         group.roots.retain(|root| self.is_kept(*root, first, second));
-        let others = |id: NodeId| self.home.get(&id).is_some_and(|home| ![first, second].contains(home));
+        let others =
+            |id: NodeId| self.home.get(&id).is_some_and(|home| ![first, second].contains(home));
         let (whole, _) = nest_of(self.graph, &group, &others)?;
         let fits = self.buffers(&whole, &group.roots) <= self.profile.max_buffers as usize;
         if !fits || whole.epilogue.insts.len() > 4 * MOST_NODES {
             return None;
         }
-        let alone = |group: &Group| time(&nest_of(self.graph, group, &|id| self.home.contains_key(&id))?.0);
+        let alone =
+            |group: &Group| time(&nest_of(self.graph, group, &|id| self.home.contains_key(&id))?.0);
         // If the merged group has no kernel, it is not merged.
         let whole = time(&whole)?;
         (whole <= alone(a)? + alone(b)?).then_some((group, place))
@@ -160,7 +178,12 @@ impl<'g> Merging<'g> {
     fn merged(&self, first: usize, second: usize) -> Option<(Group, usize)> {
         let (a, b) = (self.groups[first].as_ref()?, self.groups[second].as_ref()?);
         let has_inner = |group: &Group| !group.inner.is_empty();
-        if has_inner(a) || has_inner(b) || a.once != b.once || !is_nest(self.graph, a) || !is_nest(self.graph, b) {
+        if has_inner(a)
+            || has_inner(b)
+            || a.once != b.once
+            || !is_nest(self.graph, a)
+            || !is_nest(self.graph, b)
+        {
             return None;
         }
         let place = self.place(first, second)?;
@@ -173,24 +196,31 @@ impl<'g> Merging<'g> {
         };
         let shape = |group: &Group| self.graph.shape(group.roots[0]);
         match (a.contraction, b.contraction) {
-            (contraction, None) if shape(a) == shape(b) && a.statistics.is_empty() && b.statistics.is_empty() => {
+            (contraction, None)
+                if shape(a) == shape(b) && a.statistics.is_empty() && b.statistics.is_empty() =>
+            {
                 group.contraction = contraction;
             }
             _ => {
-                let statistics =
-                    |group: &Group| group.statistics.iter().copied().chain(group.contraction).collect::<Vec<_>>();
+                let statistics = |group: &Group| {
+                    group.statistics.iter().copied().chain(group.contraction).collect::<Vec<_>>()
+                };
                 group.statistics = [statistics(a), statistics(b)].concat();
                 let elements = |group: &Group| self.graph.node(group.roots[0]).ty.elements();
                 // Without statistics, building the nest would fail if the roots had different
                 // places.
                 let places_differ = group.statistics.is_empty() && elements(a) != elements(b);
-                if places_differ || group.statistics.iter().any(|&id| row_form(self.graph, id).is_none()) {
+                if places_differ
+                    || group.statistics.iter().any(|&id| row_form(self.graph, id).is_none())
+                {
                     return None;
                 }
                 // A row nest does not tile across rows: on a cpu, it would keep nothing of a
                 // product in registers.
                 let is_product = |&id: &NodeId| is_matrix_product(self.graph, id);
-                if self.profile.execution == Execution::Native && group.statistics.iter().any(is_product) {
+                if self.profile.execution == Execution::Native
+                    && group.statistics.iter().any(is_product)
+                {
                     return None;
                 }
             }
@@ -229,7 +259,8 @@ impl<'g> Merging<'g> {
 
     /// Returns whether a root of two merged groups must still be stored.
     fn is_kept(&self, root: NodeId, first: usize, second: usize) -> bool {
-        self.outputs.contains_key(&root) || self.readers(root).any(|reader| reader != first && reader != second)
+        self.outputs.contains_key(&root)
+            || self.readers(root).any(|reader| reader != first && reader != second)
     }
 
     /// Returns whether one nest that stores these roots is at least as fast as the two groups.
@@ -240,7 +271,8 @@ impl<'g> Merging<'g> {
             return false;
         }
         if nest.aggregation.is_some() {
-            let is_short = nest.epilogue.insts.len() <= SHORT_EPILOGUE || nest.reduction_points() <= FEW_TERMS;
+            let is_short =
+                nest.epilogue.insts.len() <= SHORT_EPILOGUE || nest.reduction_points() <= FEW_TERMS;
             return !is_shader || nest.roles().is_none() || is_short;
         }
         if nest.columns().is_empty() {
@@ -248,8 +280,9 @@ impl<'g> Merging<'g> {
         }
         let rows = nest.places() / nest.row_length();
         // In other layouts the columns of a row are far apart in memory.
-        let follow_each_other =
-            nest.loads().all(|load| load.dynamic.is_empty() && matches!(load.offset.coefficient(nest.free - 1), 0 | 1));
+        let follow_each_other = nest.loads().all(|load| {
+            load.dynamic.is_empty() && matches!(load.offset.coefficient(nest.free - 1), 0 | 1)
+        });
         let tensors = nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty));
         let largest = tensors.map(|ty| ty.elements()).max().unwrap_or(0);
         let is_read_seldom = nest.places() <= MOST_READS.saturating_mul(largest);
@@ -261,13 +294,17 @@ impl<'g> Merging<'g> {
 
     /// Returns the number of buffers that a nest binds if it stores these roots.
     fn buffers(&self, nest: &Nest, stored: &[NodeId]) -> usize {
-        nest.operands.len() + stored.iter().map(|root| self.outputs.get(root).copied().unwrap_or(1)).sum::<usize>()
+        nest.operands.len()
+            + stored.iter().map(|root| self.outputs.get(root).copied().unwrap_or(1)).sum::<usize>()
     }
 
     /// Replaces two groups by their merger.
     fn replace(&mut self, first: usize, second: usize, group: Group, place: usize) {
-        let gone: Vec<NodeId> =
-            [first, second].iter().flat_map(|&n| self.groups[n].take()).flat_map(|g| g.roots).collect();
+        let gone: Vec<NodeId> = [first, second]
+            .iter()
+            .flat_map(|&n| self.groups[n].take())
+            .flat_map(|g| g.roots)
+            .collect();
         let mut reads = std::mem::take(&mut self.reads[first]);
         reads.append(&mut self.reads[second]);
         reads.retain(|root| !gone.contains(root));
@@ -275,7 +312,10 @@ impl<'g> Merging<'g> {
         group.roots.iter().for_each(|&root| _ = self.home.insert(root, place));
         // A group does not read its own roots from memory.
         for root in reads.iter().chain(&group.roots) {
-            self.readers.entry(*root).or_default().retain(|&reader| reader != first && reader != second);
+            self.readers
+                .entry(*root)
+                .or_default()
+                .retain(|&reader| reader != first && reader != second);
         }
         for root in &reads {
             self.readers.entry(*root).or_default().insert(place);
@@ -289,5 +329,7 @@ impl<'g> Merging<'g> {
 /// places.
 fn is_matrix_product(graph: &Graph, id: NodeId) -> bool {
     let Op::Contraction(op) = &graph.node(id).op else { return false };
-    op.is_sum_of_products() && op.accesses.len() == 2 && op.accesses.iter().all(|access| op.reads_again(access))
+    op.is_sum_of_products()
+        && op.accesses.len() == 2
+        && op.accesses.iter().all(|access| op.reads_again(access))
 }

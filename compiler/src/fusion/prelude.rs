@@ -50,7 +50,9 @@ impl Prelude {
                 continue;
             }
             prelude.nodes.insert(id);
-            if matches!(graph.node(id).op, Op::Weight(_)) || operands.iter().any(|o| of_weights.contains(o)) {
+            if matches!(graph.node(id).op, Op::Weight(_))
+                || operands.iter().any(|o| of_weights.contains(o))
+            {
                 of_weights.insert(id);
             }
         }
@@ -61,15 +63,19 @@ impl Prelude {
         let mut factors: HashSet<NodeId> = HashSet::new();
         for &id in order.iter().rev() {
             let is_factor = factors.contains(&id);
-            let is_free =
-                shows_memory(graph, id) || !fits(id) || (!is_factor && (!of_weights.contains(&id) || grows(graph, id)));
+            let is_free = shows_memory(graph, id)
+                || !fits(id)
+                || (!is_factor && (!of_weights.contains(&id) || grows(graph, id)));
             if !prelude.nodes.contains(&id) || (is_free && read.contains(&id)) {
                 read.extend(graph.operands(id));
                 if is_factor || (is_product(graph, id) && graph.operands(id).len() < most_buffers) {
                     factors.extend(graph.operands(id));
                 }
             } else if read.contains(&id)
-                && (is_factor || bytes(graph, id) <= SMALL || is_reduction(graph, id) || is_joint(graph, id))
+                && (is_factor
+                    || bytes(graph, id) <= SMALL
+                    || is_reduction(graph, id)
+                    || is_joint(graph, id))
             {
                 prelude.kept.insert(id);
             }
@@ -94,17 +100,22 @@ fn is_joint(graph: &Graph, id: NodeId) -> bool {
 
 /// Returns whether a node sums products of tensors.
 fn is_product(graph: &Graph, id: NodeId) -> bool {
-    is_reduction(graph, id) && matches!(&graph.node(id).op, Op::Contraction(op) if op.accesses.len() >= 2)
+    is_reduction(graph, id)
+        && matches!(&graph.node(id).op, Op::Contraction(op) if op.accesses.len() >= 2)
 }
 
 /// Returns whether a node is already in memory, or is a copy of one tensor whose contiguous axis is
 /// also contiguous there.
 fn shows_memory(graph: &Graph, id: NodeId) -> bool {
-    let is_copy = |op: &Contraction| op.body.insts.iter().all(|(inst, _)| matches!(inst, Inst::Leaf(_)));
+    let is_copy =
+        |op: &Contraction| op.body.insts.iter().all(|(inst, _)| matches!(inst, Inst::Leaf(_)));
     match &graph.node(id).op {
         Op::Weight(_) | Op::Constant(_) | Op::Elements(_) | Op::Reshape => true,
         Op::Contraction(op) => {
-            !is_reduction(graph, id) && graph.operands(id).len() == 1 && is_copy(op) && has_whole_rows(op)
+            !is_reduction(graph, id)
+                && graph.operands(id).len() == 1
+                && is_copy(op)
+                && has_whole_rows(op)
         }
         _ => false,
     }
@@ -122,9 +133,9 @@ fn has_whole_rows(op: &Contraction) -> bool {
     let last = |forms: &mut dyn DoubleEndedIterator<Item = &Affine>| {
         forms.rev().find_map(|affine| affine.variables().filter(|&v| op.indices[v].varies()).last())
     };
-    op.accesses
-        .iter()
-        .all(|access| last(&mut op.output.iter()) == last(&mut access.index.iter().map(|index| &index.affine)))
+    op.accesses.iter().all(|access| {
+        last(&mut op.output.iter()) == last(&mut access.index.iter().map(|index| &index.affine))
+    })
 }
 
 #[cfg(test)]
@@ -160,20 +171,30 @@ graph g(%0) -> (Y = %3)
         let generic = Profile::generic();
         assert_eq!(kept_of(graph, &Profile { max_buffers: 3, ..generic.clone() }), "Filled ");
         assert_eq!(kept_of(graph, &Profile { max_buffers: 2, ..generic.clone() }), "");
-        assert_eq!(kept_of(graph, &Profile { max_binding_bytes: 4 * 4 * 4, ..generic.clone() }), "Filled ");
+        assert_eq!(
+            kept_of(graph, &Profile { max_binding_bytes: 4 * 4 * 4, ..generic.clone() }),
+            "Filled "
+        );
         assert_eq!(kept_of(graph, &Profile { max_binding_bytes: 4 * 4 * 4 - 1, ..generic }), "");
     }
 
     /// Returns the names of the nodes that must be stored for runs to read.
     fn kept(nodes: &str) -> String {
-        kept_of(&format!("graph g(%0) -> (Y = %9)\n%0 = input X : f32[8, 4]\n{nodes}"), &Profile::generic())
+        kept_of(
+            &format!("graph g(%0) -> (Y = %9)\n%0 = input X : f32[8, 4]\n{nodes}"),
+            &Profile::generic(),
+        )
     }
 
     fn kept_of(graph: &str, profile: &Profile) -> String {
         let graph = Graph::parse(graph).unwrap();
         graph.verify().unwrap();
         let prelude = Prelude::find(&graph, &graph.topological(), profile);
-        graph.ids().filter(|id| prelude.kept.contains(id)).map(|id| graph.value_name(id) + " ").collect()
+        graph
+            .ids()
+            .filter(|id| prelude.kept.contains(id))
+            .map(|id| graph.value_name(id) + " ")
+            .collect()
     }
 
     #[test]

@@ -17,7 +17,9 @@ use super::rules::Algebra;
 use super::tensors::Tensors;
 use crate::affine::{Affine, Ranges, hermite, ranges};
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op};
+use crate::graph::{
+    Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op,
+};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 use crate::tensor::TensorType;
 
@@ -42,7 +44,8 @@ pub(super) fn share(graph: &mut Graph, points: &Points, g: NodeId) -> Option<Sha
     let op = points.op;
     // Substitute variables that have only one value.
     let moving = |v: usize| op.indices[v].varies();
-    let fixed = |v: usize| if moving(v) { Affine::var(v) } else { Affine::constant(op.indices[v].low) };
+    let fixed =
+        |v: usize| if moving(v) { Affine::var(v) } else { Affine::constant(op.indices[v].low) };
     let fixed: Vec<Affine> = (0..op.indices.len()).map(fixed).collect();
     let output = op.output.iter().map(|o| o.substitute_all(&fixed)).collect::<Option<Vec<_>>>()?;
     let rank = hermite(&output, &vec![1; op.indices.len()])?.rank;
@@ -51,7 +54,9 @@ pub(super) fn share(graph: &mut Graph, points: &Points, g: NodeId) -> Option<Sha
         return Some(Share::All);
     }
     Some(match op.aggregation {
-        Aggregation::Sum | Aggregation::Assign | Aggregation::ArgMax | Aggregation::ArgMin => Share::All,
+        Aggregation::Sum | Aggregation::Assign | Aggregation::ArgMax | Aggregation::ArgMin => {
+            Share::All
+        }
         Aggregation::Product => Share::Others(others(graph, points)?),
         Aggregation::Max | Aggregation::Min => {
             let mixes = |index: &Index| {
@@ -60,7 +65,8 @@ pub(super) fn share(graph: &mut Graph, points: &Points, g: NodeId) -> Option<Sha
             };
             let windows = op.accesses.iter().any(|access| access.index.iter().any(mixes));
             // A place then has one value of each variable that it mentions.
-            let separate = rank == (0..op.indices.len()).filter(|&v| moving(v) && mentioned(v)).count();
+            let separate =
+                rank == (0..op.indices.len()).filter(|&v| moving(v) && mentioned(v)).count();
             match numbers(op).filter(|_| windows && separate) {
                 Some(number) => Share::First { position: first(graph, points)?, number },
                 None => Share::Ties(ties(graph, points, g)?),
@@ -76,7 +82,8 @@ fn numbers(op: &Contraction) -> Option<Affine> {
     let mut stride = 1i64;
     for (v, index) in op.indices.iter().enumerate().rev() {
         if op.output.iter().all(|affine| affine.coefficient(v) == 0) {
-            number = number.add(&Affine::new([(v, 1)], index.low.checked_neg()?)?.scale(stride)?)?;
+            number =
+                number.add(&Affine::new([(v, 1)], index.low.checked_neg()?)?.scale(stride)?)?;
             stride = stride.checked_mul(index.high.checked_sub(index.low)?)?;
         }
     }
@@ -85,7 +92,11 @@ fn numbers(op: &Contraction) -> Option<Affine> {
 
 /// Returns the number of the first point with the extreme value of each place.
 fn first(graph: &mut Graph, points: &Points) -> Option<NodeId> {
-    let aggregation = if points.op.aggregation == Aggregation::Max { Aggregation::ArgMax } else { Aggregation::ArgMin };
+    let aggregation = if points.op.aggregation == Aggregation::Max {
+        Aggregation::ArgMax
+    } else {
+        Aggregation::ArgMin
+    };
     let op = Contraction { aggregation, default: false, ..points.op.clone() };
     let ty = TensorType::new(DType::I32, graph.shape(points.id));
     let (op, operands) = prune(graph, op, &ty.shape, points.tensors(), None)?;
@@ -101,8 +112,10 @@ fn ties(graph: &mut Graph, points: &Points, g: NodeId) -> Option<NodeId> {
     let best = read(&mut op, &mut operands, points.id, &points.op.output);
     let best = op.body.push(Inst::Leaf(ContractionLeaf::Access(best)), ty.dtype);
     let among = op.body.binary(BinaryOp::Eq, op.body.results[0], best);
-    let wide = TensorType::new(if ty.dtype.size() == 2 { DType::F32 } else { ty.dtype }, &*ty.shape);
-    let (one, zero) = (op.body.constant(Scalar::one(wide.dtype)), op.body.constant(Scalar::zero(wide.dtype)));
+    let wide =
+        TensorType::new(if ty.dtype.size() == 2 { DType::F32 } else { ty.dtype }, &*ty.shape);
+    let (one, zero) =
+        (op.body.constant(Scalar::one(wide.dtype)), op.body.constant(Scalar::zero(wide.dtype)));
     op.body.results[0] = op.body.select(among, one, zero);
     let (op, operands) = prune(graph, op, &ty.shape, &operands, None)?;
     let mut tensors = Tensors::new(graph, points.id);
@@ -126,8 +139,10 @@ fn ties(graph: &mut Graph, points: &Points, g: NodeId) -> Option<NodeId> {
 fn others(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     let op = points.op;
     let dtype = graph.dtype(points.id);
-    let extents: Vec<i64> = op.indices.iter().map(|i| i.high.checked_sub(i.low)).collect::<Option<_>>()?;
-    let shape: Vec<usize> = extents.iter().map(|&e| usize::try_from(e).ok()).collect::<Option<_>>()?;
+    let extents: Vec<i64> =
+        op.indices.iter().map(|i| i.high.checked_sub(i.low)).collect::<Option<_>>()?;
+    let shape: Vec<usize> =
+        extents.iter().map(|&e| usize::try_from(e).ok()).collect::<Option<_>>()?;
     let ty = TensorType::new(dtype, shape);
     isize::try_from(ty.checked_elements()?.checked_mul(dtype.size())?).ok()?;
     let ones = Tensors::new(graph, points.id).filled(Scalar::one(dtype), &ty.shape);
@@ -138,12 +153,17 @@ fn others(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     let others = form.old.iter().map(|old| old.map_variables(other)).collect::<Option<Vec<_>>>()?;
     let inside = |point: &[Affine]| {
         let bounds = point.iter().zip(&op.indices).map(|(value, index)| {
-            Some([value.sub(&Affine::constant(index.low))?, Affine::constant(index.high - 1).sub(value)?])
+            Some([
+                value.sub(&Affine::constant(index.low))?,
+                Affine::constant(index.high - 1).sub(value)?,
+            ])
         });
         Some(bounds.collect::<Option<Vec<_>>>()?.concat())
     };
     let Ranges::Bounded(found) = ranges(count, &inside(&form.old)?)? else { return Some(ones) };
-    let range = |name: String, (low, last): (i64, i64)| Some(IndexRange { name, low, high: last.checked_add(1)? });
+    let range = |name: String, (low, last): (i64, i64)| {
+        Some(IndexRange { name, low, high: last.checked_add(1)? })
+    };
     let mut indices = Vec::with_capacity(count + reduced);
     for v in 0..count + reduced {
         let (letter, number, bounds) = match v {
@@ -179,19 +199,29 @@ fn others(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     }
     let mut differs: Option<Value> = None;
     for v in form.rank..count {
-        let [r, s] = [v, other(v)].map(|v| body.push(Inst::Leaf(ContractionLeaf::Index(Affine::var(v))), DType::I32));
+        let [r, s] = [v, other(v)]
+            .map(|v| body.push(Inst::Leaf(ContractionLeaf::Index(Affine::var(v))), DType::I32));
         let unlike = body.binary(BinaryOp::Ne, r, s);
-        differs = Some(differs.map_or(unlike, |others| body.binary(BinaryOp::BitOr, others, unlike)));
+        differs =
+            Some(differs.map_or(unlike, |others| body.binary(BinaryOp::BitOr, others, unlike)));
     }
     let counts = match (results.get(1), differs) {
         (Some(&counts), Some(differs)) => Some(body.binary(BinaryOp::BitAnd, counts, differs)),
         (counts, differs) => counts.copied().or(differs),
     };
     body.results = [Some(results[0]), counts].into_iter().flatten().collect();
-    let output = form.old.iter().zip(&op.indices).map(|(old, index)| old.sub(&Affine::constant(index.low)));
+    let output =
+        form.old.iter().zip(&op.indices).map(|(old, index)| old.sub(&Affine::constant(index.low)));
     let output = output.collect::<Option<Vec<_>>>()?;
-    let op =
-        Contraction { aggregation: Aggregation::Product, indices, output, accesses, constraints, body, default: true };
+    let op = Contraction {
+        aggregation: Aggregation::Product,
+        indices,
+        output,
+        accesses,
+        constraints,
+        body,
+        default: true,
+    };
     let (op, mut operands) = prune(graph, op, &ty.shape, points.tensors(), None)?;
     operands.push(ones);
     Some(Tensors::new(graph, points.id).add(Op::Contraction(Box::new(op)), ty, &operands))

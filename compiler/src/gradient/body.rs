@@ -43,7 +43,12 @@ impl Algebra for Body {
 /// Appends to `body` the gradient of the value `of`, multiplied by the value `g`, with respect to
 /// each access that is `wanted`. The gradient is `None` if it is 0 everywhere. For a product of
 /// accesses, it is `g` times the other accesses.
-pub(super) fn derivatives(body: &mut Body, of: Value, g: Value, wanted: &[bool]) -> Vec<Option<Value>> {
+pub(super) fn derivatives(
+    body: &mut Body,
+    of: Value,
+    g: Value,
+    wanted: &[bool],
+) -> Vec<Option<Value>> {
     let mut found = vec![None; wanted.len()];
     let count = body.insts.len();
     let mut depends = vec![false; count];
@@ -66,7 +71,8 @@ pub(super) fn derivatives(body: &mut Body, of: Value, g: Value, wanted: &[bool])
             Inst::Leaf(ContractionLeaf::Index(_)) | Inst::Const(_) => continue,
             Inst::Unary(op, x) => vec![(x, rules::unary(body, op, x, value, g))],
             Inst::Binary(op, a, b) => {
-                let [left, right] = rules::binary(body, op, [a, b], value, g, [depends[a], depends[b]]);
+                let [left, right] =
+                    rules::binary(body, op, [a, b], value, g, [depends[a], depends[b]]);
                 vec![(a, left), (b, right)]
             }
             Inst::Select(condition, a, b) => {

@@ -18,7 +18,9 @@ use super::tensors::Tensors;
 use super::{Error, aggregation, body};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, equals};
+use crate::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, equals,
+};
 use crate::scalar::{BinaryOp, Inst, Program};
 
 /// Returns the contributions to the gradients of the wanted operands, with the operands' positions.
@@ -31,7 +33,9 @@ pub(super) fn gradient(
     wanted: &[bool],
 ) -> Result<Vec<(usize, NodeId)>, Error> {
     let points = Points { id, op, operands: graph.operands(id) };
-    points.gradients(graph, g, wanted).ok_or_else(|| Error::TooLarge { value: graph.value_name(id) })
+    points
+        .gradients(graph, g, wanted)
+        .ok_or_else(|| Error::TooLarge { value: graph.value_name(id) })
 }
 
 /// A contraction to differentiate.
@@ -48,13 +52,19 @@ impl Points<'_> {
     }
 
     /// Returns the contributions to the gradients of the wanted operands, or `None` on overflow.
-    fn gradients(&self, graph: &mut Graph, g: NodeId, wanted: &[bool]) -> Option<Vec<(usize, NodeId)>> {
+    fn gradients(
+        &self,
+        graph: &mut Graph,
+        g: NodeId,
+        wanted: &[bool],
+    ) -> Option<Vec<(usize, NodeId)>> {
         let mut found = Vec::new();
         let tensors = self.tensors().len();
         if wanted[tensors..].contains(&true) {
             found.push((tensors, self.default(graph, g)?));
         }
-        let accessed: Vec<bool> = self.op.accesses.iter().map(|access| wanted[access.operand]).collect();
+        let accessed: Vec<bool> =
+            self.op.accesses.iter().map(|access| wanted[access.operand]).collect();
         if !accessed.contains(&true) {
             return Some(found);
         }
@@ -62,7 +72,8 @@ impl Points<'_> {
         let g = if let Share::Ties(shared) = share { shared } else { g };
 
         // The gradient is the first access.
-        let mut op = Contraction { aggregation: Aggregation::Sum, default: false, ..self.op.clone() };
+        let mut op =
+            Contraction { aggregation: Aggregation::Sum, default: false, ..self.op.clone() };
         let mut operands = self.tensors().to_vec();
         let mut program = Program::default();
         let place = &self.op.output;
@@ -71,7 +82,9 @@ impl Points<'_> {
             let access = read(&mut op, &mut operands, tensor, index);
             match uniform(graph, tensor) {
                 Some(scalar) => program.constant(scalar),
-                None => program.push(Inst::Leaf(ContractionLeaf::Access(access)), graph.dtype(tensor)),
+                None => {
+                    program.push(Inst::Leaf(ContractionLeaf::Access(access)), graph.dtype(tensor))
+                }
             }
         };
         let of_place = read(g, place);
@@ -79,14 +92,16 @@ impl Points<'_> {
             Share::All => None,
             Share::Others(others) => {
                 let lows = self.op.indices.iter().map(|index| index.low);
-                let from_0 = lows.enumerate().map(|(v, low)| Affine::new([(v, 1)], low.checked_neg()?));
+                let from_0 =
+                    lows.enumerate().map(|(v, low)| Affine::new([(v, 1)], low.checked_neg()?));
                 Some(read(*others, &from_0.collect::<Option<Vec<_>>>()?))
             }
             Share::First { position, .. } => Some(read(*position, place)),
             Share::Ties(_) => Some(read(self.id, place)),
         };
-        let results =
-            program.append(&self.op.body, |program, leaf, dtype| program.push(Inst::Leaf(leaf.clone()), dtype));
+        let results = program.append(&self.op.body, |program, leaf, dtype| {
+            program.push(Inst::Leaf(leaf.clone()), dtype)
+        });
         let (value, counts) = (results[0], results.get(1).copied());
         let seed = match (share_read, share) {
             (Some(others), Share::Others(_)) => program.product(of_place, others),
@@ -115,7 +130,13 @@ impl Points<'_> {
     }
 
     /// Returns `op` writing to the place that its access `number` reads.
-    fn written(&self, graph: &mut Graph, mut op: Contraction, operands: &[NodeId], number: usize) -> Option<NodeId> {
+    fn written(
+        &self,
+        graph: &mut Graph,
+        mut op: Contraction,
+        operands: &[NodeId],
+        number: usize,
+    ) -> Option<NodeId> {
         let access = op.accesses[number].clone();
         let ty = graph.node(operands[access.operand]).ty.clone();
         op.output.clear();
@@ -127,7 +148,11 @@ impl Points<'_> {
             // An index known at run time becomes a variable over the whole axis that must equal the
             // index.
             let place = Affine::var(op.indices.len());
-            op.indices.push(IndexRange { name: unused_name(&op), low: 0, high: i64::try_from(size).ok()? });
+            op.indices.push(IndexRange {
+                name: unused_name(&op),
+                low: 0,
+                high: i64::try_from(size).ok()?,
+            });
             let rest = place.sub(&index.affine)?;
             let dtype = graph.dtype(operands[op.accesses[read].operand]);
             if !dtype.is_signed_integer() {
@@ -135,7 +160,9 @@ impl Points<'_> {
             }
             let equal = equals(&mut op.body, read, dtype, &rest);
             match op.body.results.get(1).copied() {
-                Some(counts) => op.body.results[1] = op.body.binary(BinaryOp::BitAnd, counts, equal),
+                Some(counts) => {
+                    op.body.results[1] = op.body.binary(BinaryOp::BitAnd, counts, equal)
+                }
                 None => op.body.results.push(equal),
             }
             op.output.push(place);
@@ -170,14 +197,19 @@ fn plain<'a>(op: &'a Contraction, shape: &[usize]) -> Option<&'a Inst<Contractio
         let range = &op.indices[affine.as_variable()?];
         (range.low == 0 && i64::try_from(size) == Ok(range.high)).then(|| affine.as_variable())?
     };
-    let mut variables = op.output.iter().zip(shape).map(is_whole).collect::<Option<Vec<usize>>>()?;
+    let mut variables =
+        op.output.iter().zip(shape).map(is_whole).collect::<Option<Vec<usize>>>()?;
     variables.sort_unstable();
     if !variables.into_iter().eq(0..op.indices.len()) || !op.constraints.is_empty() || op.default {
         return None;
     }
     let [result] = op.body.results[..] else { return None };
     let here = |access: &Access| {
-        access.index.iter().map(|index| (&index.affine, index.access)).eq(op.output.iter().map(|o| (o, None)))
+        access
+            .index
+            .iter()
+            .map(|index| (&index.affine, index.access))
+            .eq(op.output.iter().map(|o| (o, None)))
     };
     match (&op.body.insts[result].0, op.accesses.as_slice()) {
         (inst @ Inst::Const(_), []) => Some(inst),
@@ -199,7 +231,12 @@ pub(super) fn uniform(graph: &Graph, node: NodeId) -> Option<Scalar> {
 }
 
 /// Adds an access to a tensor that `op` does not read yet. Returns its number.
-pub(super) fn read(op: &mut Contraction, operands: &mut Vec<NodeId>, tensor: NodeId, index: &[Affine]) -> usize {
+pub(super) fn read(
+    op: &mut Contraction,
+    operands: &mut Vec<NodeId>,
+    tensor: NodeId,
+    index: &[Affine],
+) -> usize {
     let index = index.iter().map(|affine| Index { affine: affine.clone(), access: None }).collect();
     op.accesses.push(Access { operand: operands.len(), index });
     operands.push(tensor);

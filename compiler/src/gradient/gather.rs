@@ -36,7 +36,8 @@ fn resolved(graph: &Graph, op: &Contraction, operands: &[NodeId]) -> Option<Opti
         let mut rest = conditions.clone();
         rest.remove(number);
         op.body.results.truncate(1);
-        if let Some(counts) = rest.into_iter().reduce(|a, b| op.body.binary(BinaryOp::BitAnd, a, b)) {
+        if let Some(counts) = rest.into_iter().reduce(|a, b| op.body.binary(BinaryOp::BitAnd, a, b))
+        {
             op.body.results.push(counts);
         }
         is_free(graph, &op, operands, access, variable).then(|| replaced(op, access, variable))
@@ -67,13 +68,21 @@ fn equality(body: &Program<ContractionLeaf>, condition: Value) -> Option<(usize,
     };
     match (leaf(a)?, leaf(b)?) {
         (ContractionLeaf::Access(access), ContractionLeaf::Index(affine))
-        | (ContractionLeaf::Index(affine), ContractionLeaf::Access(access)) => Some((*access, affine.as_variable()?)),
+        | (ContractionLeaf::Index(affine), ContractionLeaf::Access(access)) => {
+            Some((*access, affine.as_variable()?))
+        }
         _ => None,
     }
 }
 
 /// Returns whether the access can replace the variable everywhere.
-fn is_free(graph: &Graph, op: &Contraction, operands: &[NodeId], access: usize, variable: usize) -> bool {
+fn is_free(
+    graph: &Graph,
+    op: &Contraction,
+    operands: &[NodeId],
+    access: usize,
+    variable: usize,
+) -> bool {
     let lacks = |affine: &Affine| affine.coefficient(variable) == 0;
     let in_body = live(&op.body).leaves().any(|leaf| match leaf {
         ContractionLeaf::Index(affine) => !lacks(affine),
@@ -93,7 +102,9 @@ fn is_free(graph: &Graph, op: &Contraction, operands: &[NodeId], access: usize, 
             }
             let range = &op.indices[variable];
             // An axis without elements has nothing to read, whatever the access is.
-            let covers = size > 0 && range.low <= 0 && i64::try_from(size).is_ok_and(|size| range.high >= size);
+            let covers = size > 0
+                && range.low <= 0
+                && i64::try_from(size).is_ok_and(|size| range.high >= size);
             whole |= covers && index.affine.as_variable() == Some(variable);
         }
     }
@@ -103,7 +114,8 @@ fn is_free(graph: &Graph, op: &Contraction, operands: &[NodeId], access: usize, 
 /// Returns whether the place that an access reads depends on a variable.
 fn depends(op: &Contraction, access: usize, variable: usize) -> bool {
     op.accesses[access].index.iter().any(|index| {
-        index.affine.coefficient(variable) != 0 || index.access.is_some_and(|inner| depends(op, inner, variable))
+        index.affine.coefficient(variable) != 0
+            || index.access.is_some_and(|inner| depends(op, inner, variable))
     })
 }
 
@@ -116,7 +128,8 @@ fn replaced(mut op: Contraction, access: usize, variable: usize) -> Option<Contr
         }
     }
     op.indices.remove(variable);
-    let renumbered = |affine: &Affine| affine.map_variables(|v| if v > variable { v - 1 } else { v });
+    let renumbered =
+        |affine: &Affine| affine.map_variables(|v| if v > variable { v - 1 } else { v });
     for affine in op.output.iter_mut().chain(&mut op.constraints) {
         *affine = renumbered(affine)?;
     }

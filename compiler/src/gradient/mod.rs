@@ -73,7 +73,11 @@ pub enum Error {
 /// Adds the gradient of `of`, which has one element, with respect to each node of
 /// `with_respect_to`. The gradients have the types of these nodes. A gradient is zeros if `of` does
 /// not depend on the node, or if the node is no float.
-pub fn gradient(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Result<Vec<NodeId>, Error> {
+pub fn gradient(
+    graph: &mut Graph,
+    of: NodeId,
+    with_respect_to: &[NodeId],
+) -> Result<Vec<NodeId>, Error> {
     let found = paths(graph, of, with_respect_to)?;
     Ok(with_respect_to
         .iter()
@@ -84,7 +88,11 @@ pub fn gradient(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Re
 
 /// Adds gradients as [`gradient`] does. Returns `None` for a node that `of` does not depend on, or
 /// only through operations that propagate no gradient.
-pub fn paths(graph: &mut Graph, of: NodeId, with_respect_to: &[NodeId]) -> Result<Vec<Option<NodeId>>, Error> {
+pub fn paths(
+    graph: &mut Graph,
+    of: NodeId,
+    with_respect_to: &[NodeId],
+) -> Result<Vec<Option<NodeId>>, Error> {
     let ty = graph.node(of).ty.clone();
     if ty.elements() != 1 || !ty.dtype.is_float() {
         return Err(Error::NotOneValue(ty));
@@ -101,7 +109,11 @@ pub fn zeros_like(graph: &mut Graph, node: NodeId) -> NodeId {
 
 /// Adds the sums of the gradients of the nodes in `of`, each multiplied by its seed, which has the
 /// node's type. Otherwise as [`gradient`].
-pub fn gradients(graph: &mut Graph, of: &[(NodeId, NodeId)], with_respect_to: &[NodeId]) -> Result<Vec<NodeId>, Error> {
+pub fn gradients(
+    graph: &mut Graph,
+    of: &[(NodeId, NodeId)],
+    with_respect_to: &[NodeId],
+) -> Result<Vec<NodeId>, Error> {
     let found = reverse(graph, of, with_respect_to)?;
     Ok(with_respect_to
         .iter()
@@ -137,7 +149,8 @@ fn reverse(
             continue;
         }
         let mut tensors = Tensors::new(graph, id);
-        let sum = parts.remove(&id).unwrap_or_default().into_iter().reduce(|a, b| tensors.sum(a, b));
+        let sum =
+            parts.remove(&id).unwrap_or_default().into_iter().reduce(|a, b| tensors.sum(a, b));
         let Some(sum) = sum else { continue };
         if !before.contains(&sum) {
             tensors.name(sum, id);
@@ -158,7 +171,12 @@ fn reverse(
 
 /// Returns the nodes that propagate a gradient: floats that depend on a node of `with_respect_to`,
 /// and on which a node of `of` depends.
-fn active(graph: &Graph, order: &[NodeId], of: &[(NodeId, NodeId)], with_respect_to: &[NodeId]) -> HashSet<NodeId> {
+fn active(
+    graph: &Graph,
+    order: &[NodeId],
+    of: &[(NodeId, NodeId)],
+    with_respect_to: &[NodeId],
+) -> HashSet<NodeId> {
     let with_respect_to: HashSet<&NodeId> = with_respect_to.iter().collect();
     let mut reached: HashSet<NodeId> = HashSet::new();
     for &id in order {

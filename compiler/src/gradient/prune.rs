@@ -28,7 +28,9 @@ pub(super) fn prune(
             visit(&contraction, *access, &mut order);
         }
     }
-    for (number, access) in contraction.accesses.iter().enumerate().filter(|(number, _)| implied != Some(*number)) {
+    for (number, access) in
+        contraction.accesses.iter().enumerate().filter(|(number, _)| implied != Some(*number))
+    {
         // Only the access itself can state that a run-time index is in range.
         if !access.is_fixed() {
             visit(&contraction, number, &mut order);
@@ -51,7 +53,9 @@ pub(super) fn prune(
     }
     for (affine, size) in dropped {
         if !known.iter().any(|(other, least)| *other == affine && *least <= size) {
-            contraction.constraints.extend([affine.clone(), Affine::constant(size.checked_sub(1)?).sub(&affine)?]);
+            contraction
+                .constraints
+                .extend([affine.clone(), Affine::constant(size.checked_sub(1)?).sub(&affine)?]);
         }
     }
     simplify(&mut contraction);
@@ -91,7 +95,8 @@ fn visit(contraction: &Contraction, access: usize, order: &mut Vec<usize>) {
 
 /// Drops duplicate constraints, and constraints that the ranges imply.
 fn simplify(contraction: &mut Contraction) {
-    let bounds: Vec<(i64, i64)> = contraction.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
+    let bounds: Vec<(i64, i64)> =
+        contraction.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
     let mut kept: Vec<Affine> = Vec::new();
     for constraint in std::mem::take(&mut contraction.constraints) {
         let implied = constraint.bounds(&bounds).is_some_and(|(least, _)| least >= 0);

@@ -14,7 +14,12 @@ pub(super) trait Algebra {
     fn scalar(&mut self, scalar: Scalar) -> Self::Value;
     fn unary(&mut self, op: UnaryOp, a: Self::Value) -> Self::Value;
     fn binary(&mut self, op: BinaryOp, a: Self::Value, b: Self::Value) -> Self::Value;
-    fn select(&mut self, condition: Self::Value, then: Self::Value, otherwise: Self::Value) -> Self::Value;
+    fn select(
+        &mut self,
+        condition: Self::Value,
+        then: Self::Value,
+        otherwise: Self::Value,
+    ) -> Self::Value;
 
     /// Returns a constant of the type of `like`.
     fn number(&mut self, like: Self::Value, value: f64) -> Self::Value {
@@ -31,7 +36,13 @@ pub(super) trait Algebra {
 }
 
 /// Returns the gradient of the operand of `y = op(x)`, or `None` if it is 0 everywhere.
-pub(super) fn unary<A: Algebra>(on: &mut A, op: UnaryOp, x: A::Value, y: A::Value, g: A::Value) -> Option<A::Value> {
+pub(super) fn unary<A: Algebra>(
+    on: &mut A,
+    op: UnaryOp,
+    x: A::Value,
+    y: A::Value,
+    g: A::Value,
+) -> Option<A::Value> {
     use UnaryOp::*;
     Some(match op {
         BitNot | Ceil | Floor | Round => return None,
@@ -95,7 +106,11 @@ fn times<A: Algebra>(on: &mut A, g: A::Value, factor: impl FnOnce(&mut A) -> A::
 }
 
 /// Returns the quotient of a gradient and the root of a square.
-fn times_rsqrt<A: Algebra>(on: &mut A, g: A::Value, square: impl FnOnce(&mut A) -> A::Value) -> A::Value {
+fn times_rsqrt<A: Algebra>(
+    on: &mut A,
+    g: A::Value,
+    square: impl FnOnce(&mut A) -> A::Value,
+) -> A::Value {
     let square = square(on);
     times(on, g, |on| on.unary(UnaryOp::Rsqrt, square))
 }
@@ -197,7 +212,8 @@ pub(super) fn binary<A: Algebra>(
         Max | Min => {
             let (zero, half) = (on.number(a, 0.0), on.number(a, 0.5));
             let half = on.product(g, half);
-            let (other, equal) = (on.binary(if op == Max { Lt } else { Gt }, a, b), on.binary(Eq, a, b));
+            let (other, equal) =
+                (on.binary(if op == Max { Lt } else { Gt }, a, b), on.binary(Eq, a, b));
             found[0] = wanted[0].then(|| {
                 let own = on.select(equal, half, g);
                 on.select(other, zero, own)

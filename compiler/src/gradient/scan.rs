@@ -44,7 +44,10 @@ pub(super) fn gradient(
     let given = of_results(graph, id, &scan, total);
     if scan.length == 0 {
         let firsts = operands[scan.sequences.len()..].iter().zip(&given[..scan.carries]);
-        return Ok(firsts.filter_map(|(&first, g)| Some((first, (*g)?))).filter(|(o, _)| active.contains(o)).collect());
+        return Ok(firsts
+            .filter_map(|(&first, g)| Some((first, (*g)?)))
+            .filter(|(o, _)| active.contains(o))
+            .collect());
     }
     let wanted: Vec<bool> = operands.iter().map(|operand| active.contains(operand)).collect();
     let flow = Flow::of(&scan, &wanted, &given);
@@ -56,12 +59,18 @@ pub(super) fn gradient(
 }
 
 /// Returns the gradient of each result.
-fn of_results(graph: &mut Graph, id: NodeId, scan: &Scan, total: &HashMap<NodeId, NodeId>) -> Vec<Option<NodeId>> {
+fn of_results(
+    graph: &mut Graph,
+    id: NodeId,
+    scan: &Scan,
+    total: &HashMap<NodeId, NodeId>,
+) -> Vec<Option<NodeId>> {
     let mut given: Vec<Option<NodeId>> = vec![None; scan.body.outputs.len()];
     for user in graph.users(id) {
         if let (Op::Result { number }, Some(&g)) = (&graph.node(user).op, total.get(&user)) {
             let number = *number;
-            given[number] = Some(given[number].map_or(g, |sum| Tensors::new(graph, id).sum(sum, g)));
+            given[number] =
+                Some(given[number].map_or(g, |sum| Tensors::new(graph, id).sum(sum, g)));
         }
     }
     given

@@ -39,7 +39,10 @@ impl<'a> Tensors<'a> {
         let name = self.graph.node(of).name.as_deref().or(self.graph.node(of).op.given_name());
         let name = name.map(|name| format!("d{name}"));
         let node = self.graph.node_mut(gradient);
-        if node.name.is_none() && !matches!(node.op, Op::Constant(_)) && node.op.given_name().is_none() {
+        if node.name.is_none()
+            && !matches!(node.op, Op::Constant(_))
+            && node.op.given_name().is_none()
+        {
             node.name = name;
         }
     }
@@ -72,7 +75,13 @@ impl<'a> Tensors<'a> {
 
     /// Adds `value[index]` at the places of `shape`, whose axes number the variables. Places
     /// outside of `shape` have the default.
-    pub fn read_at(&mut self, value: NodeId, index: Vec<Affine>, shape: &[usize], default: Option<NodeId>) -> NodeId {
+    pub fn read_at(
+        &mut self,
+        value: NodeId,
+        index: Vec<Affine>,
+        shape: &[usize],
+        default: Option<NodeId>,
+    ) -> NodeId {
         let output = (0..shape.len()).map(Affine::var).collect();
         let whole = default.map_or(shape, |default| self.graph.shape(default)).to_vec();
         self.copied(Aggregation::Assign, value, shape, (output, whole), index, default)
@@ -105,7 +114,11 @@ impl<'a> Tensors<'a> {
         }
         let leading = from.len() - shape.len();
         let along = |(axis, &size): (usize, &usize)| {
-            if size == 1 && from[leading + axis] != 1 { Affine::constant(0) } else { Affine::var(leading + axis) }
+            if size == 1 && from[leading + axis] != 1 {
+                Affine::constant(0)
+            } else {
+                Affine::var(leading + axis)
+            }
         };
         let output = shape.iter().enumerate().map(along).collect();
         let index = (0..from.len()).map(Affine::var).collect();
@@ -166,7 +179,8 @@ impl Algebra for Tensors<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
-        if let (Op::Constant(a), Op::Constant(b)) = (&self.graph.node(a).op, &self.graph.node(b).op) {
+        if let (Op::Constant(a), Op::Constant(b)) = (&self.graph.node(a).op, &self.graph.node(b).op)
+        {
             let scalar = op.evaluate(*a, *b);
             return self.scalar(scalar);
         }
@@ -179,7 +193,9 @@ impl Algebra for Tensors<'_> {
     fn product(&mut self, a: NodeId, b: NodeId) -> NodeId {
         let shape = self.broadcast(&[a, b]);
         for (number, other) in [(a, b), (b, a)] {
-            let Some(scalar) = uniform(self.graph, number).filter(|_| self.graph.shape(other) == shape) else {
+            let Some(scalar) =
+                uniform(self.graph, number).filter(|_| self.graph.shape(other) == shape)
+            else {
                 continue;
             };
             if scalar == Scalar::one(scalar.dtype) {
@@ -192,7 +208,8 @@ impl Algebra for Tensors<'_> {
     }
 
     fn select(&mut self, condition: NodeId, then: NodeId, otherwise: NodeId) -> NodeId {
-        let ty = TensorType::new(self.graph.dtype(then), self.broadcast(&[condition, then, otherwise]));
+        let ty =
+            TensorType::new(self.graph.dtype(then), self.broadcast(&[condition, then, otherwise]));
         self.add(Op::Select, ty, &[condition, then, otherwise])
     }
 }

@@ -98,7 +98,10 @@ pub struct Access {
 impl Access {
     /// Creates an access at an index without run-time values.
     pub fn fixed(operand: usize, index: Vec<Affine>) -> Access {
-        Access { operand, index: index.into_iter().map(|affine| Index { affine, access: None }).collect() }
+        Access {
+            operand,
+            index: index.into_iter().map(|affine| Index { affine, access: None }).collect(),
+        }
     }
 
     /// Returns whether no coordinate depends on a run-time value.
@@ -173,8 +176,12 @@ impl Contraction {
     /// Returns how many points the index variables have, those that constraints exclude included.
     /// `None` if that does not fit an `isize`.
     pub fn points(&self) -> Option<usize> {
-        let extents = self.indices.iter().map(|range| usize::try_from(range.high.checked_sub(range.low)?.max(1)).ok());
-        let points = extents.into_iter().try_fold(1usize, |points, extent| points.checked_mul(extent?))?;
+        let extents = self
+            .indices
+            .iter()
+            .map(|range| usize::try_from(range.high.checked_sub(range.low)?.max(1)).ok());
+        let points =
+            extents.into_iter().try_fold(1usize, |points, extent| points.checked_mul(extent?))?;
         isize::try_from(points).ok().map(|_| points)
     }
 
@@ -208,8 +215,11 @@ impl Contraction {
 
     /// Returns whether the contraction sums products of two values.
     pub fn is_sum_of_products(&self) -> bool {
-        let is_product = |value: &Value| matches!(self.body.insts[*value].0, Inst::Binary(BinaryOp::Mul, ..));
-        self.aggregation == Aggregation::Sum && self.body.results.len() == 1 && self.body.results.iter().all(is_product)
+        let is_product =
+            |value: &Value| matches!(self.body.insts[*value].0, Inst::Binary(BinaryOp::Mul, ..));
+        self.aggregation == Aggregation::Sum
+            && self.body.results.len() == 1
+            && self.body.results.iter().all(is_product)
     }
 
     /// Returns whether an access reads the same element for several places: some variable of the
@@ -223,7 +233,12 @@ impl Contraction {
 /// Appends a comparison: whether the value of an integer access equals an affine expression. The
 /// expression must be at least 0 if the type is unsigned. As the second result of a body, it
 /// selects points whose place is known only at run time.
-pub fn equals(body: &mut Program<ContractionLeaf>, access: usize, dtype: DType, affine: &Affine) -> Value {
+pub fn equals(
+    body: &mut Program<ContractionLeaf>,
+    access: usize,
+    dtype: DType,
+    affine: &Affine,
+) -> Value {
     let value = body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype);
     let place = body.push(Inst::Leaf(ContractionLeaf::Index(affine.clone())), DType::I32);
     // Compares in a type that represents both exactly.

@@ -25,7 +25,10 @@ impl Graph {
         for id in self.topological() {
             let node = self.node(id);
             let name = format!("{prefix}{}", numbers[&id]);
-            let operands = self.operands(id).into_iter().map(|operand| format!("{prefix}{}", numbers[&operand]));
+            let operands = self
+                .operands(id)
+                .into_iter()
+                .map(|operand| format!("{prefix}{}", numbers[&operand]));
             let operation = match &node.op {
                 Op::Input(name) => format!("input {name}"),
                 Op::Weight(path) => format!("weight {path}"),
@@ -38,7 +41,9 @@ impl Graph {
                 Op::Cast => "cast".into(),
                 Op::Reshape => "reshape".into(),
                 Op::StopGradient => "stop_gradient".into(),
-                Op::Contraction(contraction) => format!("contract {}", contraction.aggregation.name()),
+                Op::Contraction(contraction) => {
+                    format!("contract {}", contraction.aggregation.name())
+                }
                 Op::PrngValue => "prng_value".into(),
                 Op::PrngState { .. } => "prng_state".into(),
                 Op::Scan(scan) => {
@@ -54,7 +59,11 @@ impl Graph {
                     for user in self.users(id) {
                         if let Op::Result { number } = self.node(user).op {
                             let (_, output) = &scan.body.outputs[number];
-                            let _ = writeln!(text, "    {inside}{} -> {prefix}{}", inner[output], numbers[&user]);
+                            let _ = writeln!(
+                                text,
+                                "    {inside}{} -> {prefix}{}",
+                                inner[output], numbers[&user]
+                            );
                         }
                     }
                     continue;

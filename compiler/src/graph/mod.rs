@@ -27,7 +27,9 @@ mod verify;
 pub use scan::Scan;
 pub use verify::PRNG_SHAPE;
 
-pub use contraction::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, equals};
+pub use contraction::{
+    Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, equals,
+};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -112,7 +114,8 @@ impl Op {
         match self {
             Op::Elements(elements) => elements.len(),
             Op::Contraction(contraction) => {
-                let read: usize = contraction.accesses.iter().map(|access| access.index.len()).sum();
+                let read: usize =
+                    contraction.accesses.iter().map(|access| access.index.len()).sum();
                 let Contraction { indices, output, constraints, body, .. } = &**contraction;
                 indices.len() + output.len() + read + constraints.len() + body.insts.len()
             }
@@ -234,8 +237,11 @@ impl Graph {
 
     /// Returns the operands of a node in order.
     pub fn operands(&self, id: NodeId) -> Vec<NodeId> {
-        let mut edges: Vec<(usize, NodeId)> =
-            self.nodes.edges_directed(id, Direction::Incoming).map(|e| (*e.weight(), e.source())).collect();
+        let mut edges: Vec<(usize, NodeId)> = self
+            .nodes
+            .edges_directed(id, Direction::Incoming)
+            .map(|e| (*e.weight(), e.source()))
+            .collect();
         edges.sort_unstable();
         edges.into_iter().map(|(_, source)| source).collect()
     }
@@ -250,7 +256,8 @@ impl Graph {
 
     /// Replaces the operation and operands of a node. Its type, name and readers stay.
     pub fn set(&mut self, id: NodeId, op: Op, operands: &[NodeId]) {
-        let edges: Vec<_> = self.nodes.edges_directed(id, Direction::Incoming).map(|e| e.id()).collect();
+        let edges: Vec<_> =
+            self.nodes.edges_directed(id, Direction::Incoming).map(|e| e.id()).collect();
         for edge in edges {
             self.nodes.remove_edge(edge);
         }
@@ -263,7 +270,8 @@ impl Graph {
     /// Returns the nodes that read `id`, once for each operand position, in node order. Outputs of
     /// the graph are not included.
     pub fn users(&self, id: NodeId) -> Vec<NodeId> {
-        let mut users: Vec<NodeId> = self.nodes.edges_directed(id, Direction::Outgoing).map(|e| e.target()).collect();
+        let mut users: Vec<NodeId> =
+            self.nodes.edges_directed(id, Direction::Outgoing).map(|e| e.target()).collect();
         users.sort_unstable();
         if users.len() > 16 {
             let _ = self.budget.spend(users.len() as u64 / 4);
@@ -352,7 +360,10 @@ impl Graph {
         for (number, &input) in self.inputs.iter().enumerate() {
             self.nodes[input].op = Op::Input(number.to_string());
         }
-        self.outputs.iter_mut().enumerate().for_each(|(number, (name, _))| *name = number.to_string());
+        self.outputs
+            .iter_mut()
+            .enumerate()
+            .for_each(|(number, (name, _))| *name = number.to_string());
     }
 
     /// Returns all nodes in order of creation.
@@ -364,7 +375,8 @@ impl Graph {
     /// order is deterministic.
     pub fn topological(&self) -> Vec<NodeId> {
         let _ = self.budget.spend(self.nodes.node_count() as u64);
-        let mut missing: Vec<usize> = vec![0; self.nodes.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
+        let mut missing: Vec<usize> =
+            vec![0; self.nodes.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
         let mut ready = std::collections::BTreeSet::new();
         for id in self.nodes.node_indices() {
             missing[id.index()] = self.nodes.edges_directed(id, Direction::Incoming).count();
@@ -397,9 +409,12 @@ impl Graph {
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
         let (left, right) = (self.topological(), other.topological());
-        let to_right: HashMap<NodeId, NodeId> = left.iter().copied().zip(right.iter().copied()).collect();
+        let to_right: HashMap<NodeId, NodeId> =
+            left.iter().copied().zip(right.iter().copied()).collect();
         let same = |a: &NodeId, b: &NodeId| to_right.get(a) == Some(b);
-        let all_same = |a: &[NodeId], b: &[NodeId]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
+        let all_same = |a: &[NodeId], b: &[NodeId]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        };
         self.name == other.name
             && left.len() == right.len()
             && all_same(&self.inputs, &other.inputs)

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::text::{is_plain, usual_operand};
-use super::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op, Origin, Scan};
+use super::{
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, Index, IndexRange, NodeId, Op,
+    Origin, Scan,
+};
 use crate::affine::Affine;
 use crate::cursor::{Cursor, ParseError, Parsed};
 use crate::dtype::{DType, Scalar};
@@ -52,7 +55,10 @@ impl<'a> Cursor<'a> {
     fn node(&mut self, numbers: &Numbers) -> Parsed<NodeId> {
         self.expect("%")?;
         let number = self.number()?;
-        numbers.get(&number).copied().ok_or_else(|| format!("%{number} is not computed before it is used"))
+        numbers
+            .get(&number)
+            .copied()
+            .ok_or_else(|| format!("%{number} is not computed before it is used"))
     }
 
     fn ty(&mut self) -> Parsed<TensorType> {
@@ -101,16 +107,21 @@ impl<'a> Cursor<'a> {
             }
         }
         let resolve = |number: &usize| {
-            numbers.get(number).copied().ok_or_else(|| format!("the header names %{number}, which is not computed"))
+            numbers
+                .get(number)
+                .copied()
+                .ok_or_else(|| format!("the header names %{number}, which is not computed"))
         };
         graph.inputs = inputs.iter().map(resolve).collect::<Parsed<_>>()?;
-        graph.outputs = outputs.into_iter().map(|(name, n)| Ok((name, resolve(&n)?))).collect::<Parsed<_>>()?;
+        graph.outputs =
+            outputs.into_iter().map(|(name, n)| Ok((name, resolve(&n)?))).collect::<Parsed<_>>()?;
         Ok(graph)
     }
 
     fn op(&mut self, numbers: &Numbers, graph: &Graph) -> Parsed<(Op, Vec<NodeId>, TensorType)> {
         let parse_as = |dtype, text: &str| {
-            Scalar::parse(dtype, text).ok_or_else(|| format!("`{text}` is not a value of type {dtype}"))
+            Scalar::parse(dtype, text)
+                .ok_or_else(|| format!("`{text}` is not a value of type {dtype}"))
         };
         let word = self.word();
         let op = match word {
@@ -125,7 +136,10 @@ impl<'a> Cursor<'a> {
                 self.expect("[")?;
                 let texts = self.list("]", Self::scalar)?;
                 let ty = self.ty()?;
-                let scalars = texts.into_iter().map(|text| parse_as(ty.dtype, text)).collect::<Parsed<_>>()?;
+                let scalars = texts
+                    .into_iter()
+                    .map(|text| parse_as(ty.dtype, text))
+                    .collect::<Parsed<_>>()?;
                 return Ok((Op::Elements(scalars), vec![], ty));
             }
             "index" => Op::Index { axis: self.number()? },
@@ -183,9 +197,14 @@ impl<'a> Cursor<'a> {
         Ok((scan, [operands, carries, captures].concat()))
     }
 
-    fn contraction(&mut self, numbers: &Numbers, graph: &Graph) -> Parsed<(Contraction, Vec<NodeId>)> {
+    fn contraction(
+        &mut self,
+        numbers: &Numbers,
+        graph: &Graph,
+    ) -> Parsed<(Contraction, Vec<NodeId>)> {
         let word = self.word();
-        let aggregation = Aggregation::parse(word).ok_or_else(|| format!("`{word}` is not an aggregation"))?;
+        let aggregation =
+            Aggregation::parse(word).ok_or_else(|| format!("`{word}` is not an aggregation"))?;
         self.expect("[")?;
         // Index names follow the output places that use them.
         let output = self.list("]", |cursor| Ok(cursor.affine_text()))?;
@@ -197,7 +216,9 @@ impl<'a> Cursor<'a> {
             cursor.expect("..")?;
             Ok(IndexRange { name, low, high: cursor.number()? })
         })?;
-        let affine = |text: &str| Affine::parse(text, |name| indices.iter().position(|index| index.name == name));
+        let affine = |text: &str| {
+            Affine::parse(text, |name| indices.iter().position(|index| index.name == name))
+        };
         let output = output.into_iter().map(affine).collect::<Parsed<_>>()?;
         let mut constraints = Vec::new();
         if self.eat("where") {
@@ -211,7 +232,8 @@ impl<'a> Cursor<'a> {
             }
         }
         let default = if self.eat("default") { Some(self.node(numbers)?) } else { None };
-        let mut body = Body { numbers, graph, accesses: vec![], so_far: vec![], program: Program::default() };
+        let mut body =
+            Body { numbers, graph, accesses: vec![], so_far: vec![], program: Program::default() };
         self.expect("{")?;
         self.body(&mut body, &affine)?;
         let Body { accesses, so_far, program, .. } = body;
@@ -225,7 +247,18 @@ impl<'a> Cursor<'a> {
         }
         operands.extend(default);
         let default = default.is_some();
-        Ok((Contraction { aggregation, indices, output, accesses, constraints, body: program, default }, operands))
+        Ok((
+            Contraction {
+                aggregation,
+                indices,
+                output,
+                accesses,
+                constraints,
+                body: program,
+                default,
+            },
+            operands,
+        ))
     }
 
     /// Returns the text up to the end of an affine expression.
@@ -234,7 +267,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads statements up to and including the closing brace.
-    fn body(&mut self, body: &mut Body<'_>, affine: &impl Fn(&str) -> Parsed<Affine>) -> Parsed<()> {
+    fn body(
+        &mut self,
+        body: &mut Body<'_>,
+        affine: &impl Fn(&str) -> Parsed<Affine>,
+    ) -> Parsed<()> {
         loop {
             if self.eat("yield") {
                 while self.rest.trim_start().starts_with('v') {
@@ -263,13 +300,22 @@ impl<'a> Cursor<'a> {
     fn value(&mut self, body: &Body<'_>) -> Parsed<Value> {
         self.expect("v")?;
         let value = self.number()?;
-        if value < body.program.insts.len() { Ok(value) } else { Err(format!("v{value} is not computed before")) }
+        if value < body.program.insts.len() {
+            Ok(value)
+        } else {
+            Err(format!("v{value} is not computed before"))
+        }
     }
 
     /// Reads `%0[i, k]` and returns the number of the access and the type that it reads.
-    fn access(&mut self, body: &mut Body<'_>, affine: &impl Fn(&str) -> Parsed<Affine>) -> Parsed<(usize, DType)> {
+    fn access(
+        &mut self,
+        body: &mut Body<'_>,
+        affine: &impl Fn(&str) -> Parsed<Affine>,
+    ) -> Parsed<(usize, DType)> {
         let node = self.node(body.numbers)?;
-        let operand = if self.eat(":") { self.number()? } else { usual_operand(&node, &body.so_far) };
+        let operand =
+            if self.eat(":") { self.number()? } else { usual_operand(&node, &body.so_far) };
         self.expect("[")?;
         let index = self.list("]", |cursor| {
             let text = cursor.affine_text();
@@ -277,8 +323,10 @@ impl<'a> Cursor<'a> {
                 None => Index { affine: affine(text)?, access: None },
                 Some((before, number)) => {
                     let before = before.trim_end().trim_end_matches('+');
-                    let number = number.trim().parse().map_err(|_| format!("`{text}` is not an index"))?;
-                    let affine = if before.is_empty() { Affine::constant(0) } else { affine(before)? };
+                    let number =
+                        number.trim().parse().map_err(|_| format!("`{text}` is not an index"))?;
+                    let affine =
+                        if before.is_empty() { Affine::constant(0) } else { affine(before)? };
                     Index { affine, access: Some(number) }
                 }
             })
@@ -299,14 +347,18 @@ impl<'a> Cursor<'a> {
         }
         if self.eat("@") {
             let access: usize = self.number()?;
-            let (node, _) = body.so_far.get(access).ok_or_else(|| format!("@{access} is not read before"))?;
+            let (node, _) =
+                body.so_far.get(access).ok_or_else(|| format!("@{access} is not read before"))?;
             return Ok((Inst::Leaf(ContractionLeaf::Access(access)), body.graph.dtype(*node)));
         }
         let text = self.scalar()?;
         // Names of operations may have `_`, but scalars do not.
         let word = format!("{text}{}", if self.rest.starts_with('_') { self.word() } else { "" });
         if word == "index" {
-            return Ok((Inst::Leaf(ContractionLeaf::Index(affine(self.affine_text())?)), DType::I32));
+            return Ok((
+                Inst::Leaf(ContractionLeaf::Index(affine(self.affine_text())?)),
+                DType::I32,
+            ));
         }
         if word == "cast" {
             let a = self.value(body)?;
@@ -330,7 +382,8 @@ impl<'a> Cursor<'a> {
             return Err(format!("`{word}` is not an operation or a typed constant"));
         }
         let dtype = self.dtype()?;
-        let scalar = Scalar::parse(dtype, &word).ok_or_else(|| format!("`{word}` is not a value of type {dtype}"))?;
+        let scalar = Scalar::parse(dtype, &word)
+            .ok_or_else(|| format!("`{word}` is not a value of type {dtype}"))?;
         Ok((Inst::Const(scalar), dtype))
     }
 }

@@ -11,7 +11,11 @@ const LONGEST: usize = 1 << 30;
 impl Op {
     /// Checks that i32 can represent every position that the operation computes. `ty` is the type
     /// of the result. Errors are one sentence.
-    pub fn verify_positions(&self, ty: &TensorType, operands: &[&TensorType]) -> Result<(), String> {
+    pub fn verify_positions(
+        &self,
+        ty: &TensorType,
+        operands: &[&TensorType],
+    ) -> Result<(), String> {
         match self {
             Op::Index { axis } => match ty.shape.get(*axis) {
                 Some(&size) if i32::try_from(size).is_err() => {
@@ -52,14 +56,19 @@ impl Contraction {
 
     /// Returns whether i32 can represent every value of an expression of the variables.
     fn fits(&self, affine: &Affine) -> bool {
-        let ranges: Vec<(i64, i64)> = self.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
-        affine.bounds(&ranges).is_some_and(|(low, high)| i32::try_from(low).is_ok() && i32::try_from(high).is_ok())
+        let ranges: Vec<(i64, i64)> =
+            self.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
+        affine
+            .bounds(&ranges)
+            .is_some_and(|(low, high)| i32::try_from(low).is_ok() && i32::try_from(high).is_ok())
     }
 
     /// Returns the number of positions of the variables that `output` does not mention.
     fn searched(&self) -> i128 {
         let searched = |v: &usize| self.output.iter().all(|affine| affine.coefficient(*v) == 0);
-        let extents = (0..self.indices.len()).filter(searched).map(|v| self.indices[v].high - self.indices[v].low);
+        let extents = (0..self.indices.len())
+            .filter(searched)
+            .map(|v| self.indices[v].high - self.indices[v].low);
         extents.fold(1, |product: i128, extent| product.saturating_mul(extent.into()))
     }
 }

@@ -58,7 +58,9 @@ impl Scan {
     pub fn results(&self) -> impl Iterator<Item = TensorType> {
         self.body.outputs.iter().enumerate().map(|(number, (_, id))| {
             let mut ty = self.body.node(*id).ty.clone();
-            if let Some(&axis) = number.checked_sub(self.carries).and_then(|number| self.yields.get(number)) {
+            if let Some(&axis) =
+                number.checked_sub(self.carries).and_then(|number| self.yields.get(number))
+            {
                 ty.shape.insert(axis.min(ty.rank()), self.length);
             }
             ty
@@ -68,11 +70,14 @@ impl Scan {
     /// Checks all invariants except those of the body. `operands` are the types of the scan's
     /// operands.
     pub(super) fn verify(&self, operands: &[&TensorType]) -> Result<(), String> {
-        let inputs: Vec<&TensorType> = self.body.inputs.iter().map(|&id| &self.body.node(id).ty).collect();
+        let inputs: Vec<&TensorType> =
+            self.body.inputs.iter().map(|&id| &self.body.node(id).ty).collect();
         let (sequences, carries) = (self.sequences.len(), self.carries);
         if inputs.len() != operands.len() || inputs.len() < sequences + carries {
             let (inputs, operands) = (inputs.len(), operands.len());
-            return Err(format!("its body has {inputs} inputs, but the scan has {operands} operands"));
+            return Err(format!(
+                "its body has {inputs} inputs, but the scan has {operands} operands"
+            ));
         }
         if self.body.outputs.len() != carries + self.yields.len() {
             return Err(format!("its body has {} outputs", self.body.outputs.len()));
@@ -83,7 +88,10 @@ impl Scan {
         for ((&axis, whole), slice) in self.sequences.iter().zip(operands).zip(&inputs) {
             let mut expected = (*whole).clone();
             if whole.shape.get(axis) != Some(&self.length) {
-                return Err(format!("a sequence {whole} does not have {} steps along axis {axis}", self.length));
+                return Err(format!(
+                    "a sequence {whole} does not have {} steps along axis {axis}",
+                    self.length
+                ));
             }
             expected.shape.remove(axis);
             if expected != **slice {
@@ -119,7 +127,11 @@ impl Graph {
         let types: Vec<TensorType> = scan.results().collect();
         let Some(first) = types.first().cloned() else { return Vec::new() };
         let id = self.add(Op::Scan(Box::new(scan)), first, operands);
-        types.into_iter().enumerate().map(|(number, ty)| self.add(Op::Result { number }, ty, &[id])).collect()
+        types
+            .into_iter()
+            .enumerate()
+            .map(|(number, ty)| self.add(Op::Result { number }, ty, &[id]))
+            .collect()
     }
 }
 

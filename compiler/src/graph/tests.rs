@@ -61,7 +61,8 @@ graph contractions(%0, %1, %2) -> (A = %3, B = %4, C = %5, D = %6)
 
 #[test]
 fn errors_of_the_text() {
-    let node = |line: &str| round_trip(&format!("graph g(%0) -> ()\n%0 = input X : f32[2]\n{line}"));
+    let node =
+        |line: &str| round_trip(&format!("graph g(%0) -> ()\n%0 = input X : f32[2]\n{line}"));
     insta::assert_snapshot!(node("%1 = sine %0 : f32[2]"), @"line 3: `sine` is not an operation");
     insta::assert_snapshot!(node("%1 = sin %7 : f32[2]"), @"line 3: %7 is not computed before it is used");
     insta::assert_snapshot!(node("%1 = sin %0 : f31[2]"), @"line 3: `f31` is not an element type");
@@ -77,7 +78,9 @@ fn errors_of_the_text() {
 #[test]
 fn the_verifier_holds_types_and_shapes() {
     let node = |line: &str| {
-        round_trip(&format!("graph g(%0, %1) -> ()\n%0 = input X : f32[2, 3]\n%1 = input I : i32[2]\n%2 = {line}"))
+        round_trip(&format!(
+            "graph g(%0, %1) -> ()\n%0 = input X : f32[2, 3]\n%1 = input I : i32[2]\n%2 = {line}"
+        ))
     };
     insta::assert_snapshot!(node("add %0 %1 : f32[2, 3]"), @"%2: the shapes [2, 3], [2] do not broadcast");
     insta::assert_snapshot!(node("add %1 %1 : i32[3]"), @"%2: it is marked i32[3], but computes i32[2]");
@@ -126,7 +129,8 @@ graph g(%0, %1) -> (A = %4, B = %6)
 ",
     )
     .unwrap();
-    let output = |name: &str| graph.outputs.iter().find(|(output, _)| output == name).cloned().unwrap();
+    let output =
+        |name: &str| graph.outputs.iter().find(|(output, _)| output == name).cloned().unwrap();
     let part = graph.part(vec![output("A")]);
     assert_eq!(part.verify(), Ok(()));
     insta::assert_snapshot!(part, @"

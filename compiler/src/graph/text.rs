@@ -39,7 +39,12 @@ impl Display for Name<'_> {
         if !self.0.is_empty() && self.0.chars().all(is_plain) {
             return f.write_str(self.0);
         }
-        let escaped = self.0.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', "\\r");
+        let escaped = self
+            .0
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+            .replace('\r', "\\r");
         write!(f, "\"{escaped}\"")
     }
 }
@@ -52,9 +57,12 @@ fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
 impl Display for Graph {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let numbers = self.numbers();
-        let number = |id: &NodeId| numbers.get(id).map_or_else(|| format!("%?{}", id.index()), |n| format!("%{n}"));
+        let number = |id: &NodeId| {
+            numbers.get(id).map_or_else(|| format!("%?{}", id.index()), |n| format!("%{n}"))
+        };
         let inputs = list(self.inputs.iter().map(number));
-        let outputs = list(self.outputs.iter().map(|(name, id)| format!("{} = {}", Name(name), number(id))));
+        let outputs =
+            list(self.outputs.iter().map(|(name, id)| format!("{} = {}", Name(name), number(id))));
         writeln!(f, "graph {}({inputs}) -> ({outputs})", Name(&self.name))?;
         for id in self.topological() {
             let node = self.node(id);
@@ -72,7 +80,9 @@ impl Display for Graph {
                 Op::Cast => f.write_str("cast")?,
                 Op::Reshape => f.write_str("reshape")?,
                 Op::StopGradient => f.write_str("stop_gradient")?,
-                Op::Contraction(contraction) => write!(f, "{}", ContractionText { contraction, operands: &operands })?,
+                Op::Contraction(contraction) => {
+                    write!(f, "{}", ContractionText { contraction, operands: &operands })?
+                }
                 Op::PrngValue => f.write_str("prng_value")?,
                 Op::PrngState { elements } => write!(f, "prng_state {elements}")?,
                 Op::Scan(scan) => write!(f, "{}", ScanText { scan, operands: &operands })?,
@@ -115,10 +125,12 @@ struct ScanText<'a> {
 impl Display for ScanText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let scan = self.scan;
-        let (sequences, rest) = self.operands.split_at(scan.sequences.len().min(self.operands.len()));
+        let (sequences, rest) =
+            self.operands.split_at(scan.sequences.len().min(self.operands.len()));
         let (carries, captures) = rest.split_at(scan.carries.min(rest.len()));
         write!(f, "scan {}", scan.length)?;
-        let sequences = sequences.iter().zip(&scan.sequences).map(|(id, axis)| format!("{id} along {axis}"));
+        let sequences =
+            sequences.iter().zip(&scan.sequences).map(|(id, axis)| format!("{id} along {axis}"));
         write!(f, " sequences ({}) carries ({})", list(sequences), list(carries))?;
         let yields = list(scan.yields.iter().map(|axis| format!("along {axis}")));
         writeln!(f, " captures ({}) yields ({yields}) {{", list(captures))?;
@@ -135,7 +147,9 @@ struct ContractionText<'a> {
 
 impl ContractionText<'_> {
     fn affine(&self, affine: &Affine) -> String {
-        affine.display(|v| self.contraction.indices.get(v).map_or("?", |index| &index.name)).to_string()
+        affine
+            .display(|v| self.contraction.indices.get(v).map_or("?", |index| &index.name))
+            .to_string()
     }
 
     fn index(&self, index: &Index) -> String {
@@ -167,14 +181,20 @@ impl Display for ContractionText<'_> {
         let ranges = list(c.indices.iter().map(|i| format!("{}: {}..{}", i.name, i.low, i.high)));
         write!(f, "contract {} [{output}] ({ranges})", c.aggregation.name())?;
         if !c.constraints.is_empty() {
-            write!(f, " where {}", list(c.constraints.iter().map(|a| format!("{} >= 0", self.affine(a)))))?;
+            write!(
+                f,
+                " where {}",
+                list(c.constraints.iter().map(|a| format!("{} >= 0", self.affine(a))))
+            )?;
         }
         if let (true, Some(default)) = (c.default, self.operands.last()) {
             write!(f, " default {default}")?;
         }
         f.write_str(" { ")?;
         let mut so_far = Vec::new();
-        let is_index = |n: usize| c.accesses.iter().flat_map(|a| &a.index).any(|index| index.access == Some(n));
+        let is_index = |n: usize| {
+            c.accesses.iter().flat_map(|a| &a.index).any(|index| index.access == Some(n))
+        };
         for (value, (inst, dtype)) in c.body.insts.iter().enumerate() {
             // Print the accesses before the one that this instruction reads. That one becomes its
             // right-hand side if possible.
@@ -189,11 +209,15 @@ impl Display for ContractionText<'_> {
             write!(f, "v{value} = ")?;
             match inst {
                 Inst::Const(scalar) => write!(f, "{scalar} : {dtype}")?,
-                Inst::Leaf(ContractionLeaf::Access(n)) if *n == so_far.len() && *n < c.accesses.len() => {
+                Inst::Leaf(ContractionLeaf::Access(n))
+                    if *n == so_far.len() && *n < c.accesses.len() =>
+                {
                     f.write_str(&self.access(&c.accesses[*n], &mut so_far))?;
                 }
                 Inst::Leaf(ContractionLeaf::Access(n)) => write!(f, "@{n}")?,
-                Inst::Leaf(ContractionLeaf::Index(affine)) => write!(f, "index {}", self.affine(affine))?,
+                Inst::Leaf(ContractionLeaf::Index(affine)) => {
+                    write!(f, "index {}", self.affine(affine))?
+                }
                 Inst::Unary(op, a) => write!(f, "{} v{a}", op.name())?,
                 Inst::Binary(op, a, b) => write!(f, "{} v{a} v{b}", op.name())?,
                 Inst::Select(c, a, b) => write!(f, "select v{c} v{a} v{b}")?,
@@ -204,6 +228,10 @@ impl Display for ContractionText<'_> {
         for n in so_far.len()..c.accesses.len() {
             write!(f, "@{n} = {}; ", self.access(&c.accesses[n], &mut so_far))?;
         }
-        write!(f, "yield {} }}", c.body.results.iter().map(|r| format!("v{r}")).collect::<Vec<_>>().join(" "))
+        write!(
+            f,
+            "yield {} }}",
+            c.body.results.iter().map(|r| format!("v{r}")).collect::<Vec<_>>().join(" ")
+        )
     }
 }

@@ -28,7 +28,11 @@ impl Graph {
                 return Err("an input node is listed twice".into());
             }
         }
-        if self.weights.iter().any(|id| !numbers.contains_key(id) || !matches!(self.node(*id).op, Op::Weight(_))) {
+        if self
+            .weights
+            .iter()
+            .any(|id| !numbers.contains_key(id) || !matches!(self.node(*id).op, Op::Weight(_)))
+        {
             return Err("a weight of the graph is not a weight node".into());
         }
         if !self.weights.is_sorted_by(|a, b| numbers[a] < numbers[b]) {
@@ -74,17 +78,26 @@ impl Graph {
         if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
             return Err(format!("{} is larger than memory can be", node.ty));
         }
-        if self.operand_positions(id).into_iter().enumerate().any(|(expected, position)| position != expected) {
+        if self
+            .operand_positions(id)
+            .into_iter()
+            .enumerate()
+            .any(|(expected, position)| position != expected)
+        {
             return Err("its operands are not numbered 0, 1, …".into());
         }
-        let operands: Vec<&TensorType> = self.operands(id).into_iter().map(|o| &self.node(o).ty).collect();
+        let operands: Vec<&TensorType> =
+            self.operands(id).into_iter().map(|o| &self.node(o).ty).collect();
         let scan = self.operands(id).first().and_then(|&operand| match &self.node(operand).op {
             Op::Scan(scan) => Some(scan),
             _ => None,
         });
         match (&node.op, scan) {
             (Op::Result { number }, Some(scan)) if operands.len() == 1 => {
-                let ty = scan.results().nth(*number).ok_or_else(|| format!("the scan has no result {number}"))?;
+                let ty = scan
+                    .results()
+                    .nth(*number)
+                    .ok_or_else(|| format!("the scan has no result {number}"))?;
                 let message = || format!("it is marked {}, but the scan's result is {ty}", node.ty);
                 return if ty == node.ty { Ok(()) } else { Err(message()) };
             }
@@ -99,10 +112,17 @@ impl Graph {
         let (shape, dtype) = match (&node.op, operands.as_slice()) {
             (Op::Input(_) | Op::Weight(_), []) => (node.ty.shape.clone(), node.ty.dtype),
             (Op::Constant(scalar), []) => (vec![], scalar.dtype),
-            (Op::Elements(scalars), []) => match scalars.iter().find(|s| s.dtype != node.ty.dtype) {
-                Some(scalar) => return Err(format!("an element is {}, not {}", scalar.dtype, node.ty.dtype)),
-                None => (vec![scalars.len()], node.ty.dtype),
-            },
+            (Op::Elements(scalars), []) => {
+                match scalars.iter().find(|s| s.dtype != node.ty.dtype) {
+                    Some(scalar) => {
+                        return Err(format!(
+                            "an element is {}, not {}",
+                            scalar.dtype, node.ty.dtype
+                        ));
+                    }
+                    None => (vec![scalars.len()], node.ty.dtype),
+                }
+            }
             (Op::Index { axis }, []) if *axis < node.ty.rank() => {
                 node.op.verify_positions(&node.ty, &[])?;
                 (node.ty.shape.clone(), DType::I32)
@@ -110,24 +130,38 @@ impl Graph {
             (Op::Index { axis }, []) => return Err(format!("{} has no axis {axis}", node.ty)),
             (Op::Unary(op), [a]) => (a.shape.clone(), op.result(a.dtype)?),
             (Op::Binary(op), [a, b]) => (broadcast_all(&operands)?, op.result(a.dtype, b.dtype)?),
-            (Op::Select, [c, a, b]) => (broadcast_all(&operands)?, select_result(c.dtype, a.dtype, b.dtype)?),
+            (Op::Select, [c, a, b]) => {
+                (broadcast_all(&operands)?, select_result(c.dtype, a.dtype, b.dtype)?)
+            }
             (Op::Cast, [a]) => (a.shape.clone(), node.ty.dtype),
             (Op::StopGradient, [a]) => (a.shape.clone(), a.dtype),
-            (Op::Reshape, [a]) if a.elements() == node.ty.elements() => (node.ty.shape.clone(), a.dtype),
-            (Op::Reshape, [a]) => return Err(format!("{a} does not have as many elements as {}", node.ty)),
+            (Op::Reshape, [a]) if a.elements() == node.ty.elements() => {
+                (node.ty.shape.clone(), a.dtype)
+            }
+            (Op::Reshape, [a]) => {
+                return Err(format!("{a} does not have as many elements as {}", node.ty));
+            }
             (Op::PrngValue | Op::PrngState { .. }, [state]) => {
                 if (state.dtype, state.shape.as_slice()) != (DType::U32, &PRNG_SHAPE) {
-                    return Err(format!("the state of a random generator is u32{PRNG_SHAPE:?}, not {state}"));
+                    return Err(format!(
+                        "the state of a random generator is u32{PRNG_SHAPE:?}, not {state}"
+                    ));
                 }
                 match node.op {
                     Op::PrngValue => (node.ty.shape.clone(), DType::F32),
                     _ => (PRNG_SHAPE.to_vec(), DType::U32),
                 }
             }
-            (_, operands) => return Err(format!("the operation does not take {} operands", operands.len())),
+            (_, operands) => {
+                return Err(format!("the operation does not take {} operands", operands.len()));
+            }
         };
         let computed = TensorType { dtype, shape };
-        if computed == node.ty { Ok(()) } else { Err(format!("it is marked {}, but computes {computed}", node.ty)) }
+        if computed == node.ty {
+            Ok(())
+        } else {
+            Err(format!("it is marked {}, but computes {computed}", node.ty))
+        }
     }
 }
 
@@ -153,7 +187,8 @@ impl Graph {
 
 fn broadcast_all(operands: &[&TensorType]) -> Result<Vec<usize>, String> {
     broadcast(operands.iter().map(|ty| ty.shape.as_slice())).ok_or_else(|| {
-        let shapes = operands.iter().map(|ty| format!("{:?}", ty.shape)).collect::<Vec<_>>().join(", ");
+        let shapes =
+            operands.iter().map(|ty| format!("{:?}", ty.shape)).collect::<Vec<_>>().join(", ");
         format!("the shapes {shapes} do not broadcast")
     })
 }
@@ -165,23 +200,35 @@ impl Contraction {
         for index in &self.indices {
             let mut chars = index.name.chars();
             let starts = chars.next().is_some_and(|c| c.is_alphabetic() || c == '_');
-            if !starts || !chars.all(|c| c.is_alphanumeric() || matches!(c, '_' | '\'')) || !names.insert(&index.name) {
+            if !starts
+                || !chars.all(|c| c.is_alphanumeric() || matches!(c, '_' | '\''))
+                || !names.insert(&index.name)
+            {
                 return Err(format!("`{}` is not an index name of its own", index.name));
             }
             if index.low > index.high || index.high.checked_sub(index.low).is_none() {
-                return Err(format!("the range {}..{} of {} is not one", index.low, index.high, index.name));
+                return Err(format!(
+                    "the range {}..{} of {} is not one",
+                    index.low, index.high, index.name
+                ));
             }
         }
         if self.output.len() != ty.rank() {
             return Err(format!("it writes places of rank {}, but is {ty}", self.output.len()));
         }
         self.verify_operands(ty, operands)?;
-        let indices = self.accesses.iter().flat_map(|access| access.index.iter().map(|index| &index.affine));
+        let indices =
+            self.accesses.iter().flat_map(|access| access.index.iter().map(|index| &index.affine));
         let leaves = self.body.leaves().filter_map(|leaf| match leaf {
             ContractionLeaf::Index(affine) => Some(affine),
             ContractionLeaf::Access(_) => None,
         });
-        self.output.iter().chain(&self.constraints).chain(indices).chain(leaves).try_for_each(|a| self.in_range(a))?;
+        self.output
+            .iter()
+            .chain(&self.constraints)
+            .chain(indices)
+            .chain(leaves)
+            .try_for_each(|a| self.in_range(a))?;
         self.body.verify(|leaf| match leaf {
             ContractionLeaf::Index(_) => Ok(DType::I32),
             ContractionLeaf::Access(access) => match self.accesses.get(*access) {
@@ -196,7 +243,9 @@ impl Contraction {
                 Err(format!("a position is i32, not {}", ty.dtype))
             }
             [value] | [value, DType::Bool] if arg || *value == ty.dtype => Ok(()),
-            [value] | [value, DType::Bool] => Err(format!("the body gives {value}, but the node is {ty}")),
+            [value] | [value, DType::Bool] => {
+                Err(format!("the body gives {value}, but the node is {ty}"))
+            }
             _ => Err("the body gives neither a value nor a value and a bool".into()),
         }
     }
@@ -205,14 +254,21 @@ impl Contraction {
         let tensors = if self.default { operands.len().saturating_sub(1) } else { operands.len() };
         for (number, access) in self.accesses.iter().enumerate() {
             if access.operand >= tensors {
-                return Err(format!("access {number} reads operand {}, which is not there", access.operand));
+                return Err(format!(
+                    "access {number} reads operand {}, which is not there",
+                    access.operand
+                ));
             }
             let operand = operands[access.operand];
             if access.index.len() != operand.rank() {
-                return Err(format!("access {number} has {} coordinates in {operand}", access.index.len()));
+                return Err(format!(
+                    "access {number} has {} coordinates in {operand}",
+                    access.index.len()
+                ));
             }
             for earlier in access.index.iter().filter_map(|index| index.access) {
-                let earlier_type = self.accesses[..number].get(earlier).map(|a| operands[a.operand].dtype);
+                let earlier_type =
+                    self.accesses[..number].get(earlier).map(|a| operands[a.operand].dtype);
                 if !earlier_type.is_some_and(DType::is_integer) {
                     return Err(format!(
                         "access {number} is indexed by @{earlier}, not an earlier one of an integer type"
@@ -220,11 +276,15 @@ impl Contraction {
                 }
             }
         }
-        if let Some(unread) = (0..tensors).find(|&n| self.accesses.iter().all(|access| access.operand != n)) {
+        if let Some(unread) =
+            (0..tensors).find(|&n| self.accesses.iter().all(|access| access.operand != n))
+        {
             return Err(format!("no access reads operand {unread}"));
         }
         match operands.last() {
-            Some(default) if self.default && **default != *ty => Err(format!("the default is {default}, not {ty}")),
+            Some(default) if self.default && **default != *ty => {
+                Err(format!("the default is {default}, not {ty}"))
+            }
             None if self.default => Err("the default is missing".into()),
             _ => Ok(()),
         }
@@ -233,10 +293,14 @@ impl Contraction {
     /// Checks that an expression mentions only variables of the contraction, and fits 64 bits for
     /// all their values.
     fn in_range(&self, affine: &Affine) -> Result<(), String> {
-        let bounds: Vec<(i64, i64)> = self.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
+        let bounds: Vec<(i64, i64)> =
+            self.indices.iter().map(|i| (i.low, i.high.max(i.low + 1) - 1)).collect();
         match affine.bounds(&bounds) {
             Some(_) => Ok(()),
-            None => Err("an index expression has an unknown variable or does not fit 64-bit integers".into()),
+            None => {
+                Err("an index expression has an unknown variable or does not fit 64-bit integers"
+                    .into())
+            }
         }
     }
 }

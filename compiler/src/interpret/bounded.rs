@@ -27,7 +27,11 @@ const UNLIKELY: f64 = 8.0;
 
 /// Returns the error that `roundings` add to a value of this magnitude.
 fn rounding(dtype: DType, magnitude: f64, roundings: f64) -> f64 {
-    if dtype.is_float() { roundings * (dtype.epsilon() * magnitude + dtype.smallest()) } else { 0.0 }
+    if dtype.is_float() {
+        roundings * (dtype.epsilon() * magnitude + dtype.smallest())
+    } else {
+        0.0
+    }
 }
 
 /// Roundings of an elementary function: 4 units in the last place, and a rounding to the type.
@@ -69,10 +73,16 @@ impl Bounded {
             return Bounded { value, error: if a.error > 0.0 { f64::INFINITY } else { 0.0 } };
         }
         let x = a.number();
-        let inherited = spread(x, a.error, |x| op.evaluate(Scalar::from_f64(DType::F64, x)).to_f64());
+        let inherited =
+            spread(x, a.error, |x| op.evaluate(Scalar::from_f64(DType::F64, x)).to_f64());
         let (dtype, y) = (value.dtype, value.to_f64().abs());
         let own = match op {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round | UnaryOp::BitNot => 0.0,
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Ceil
+            | UnaryOp::Floor
+            | UnaryOp::Round
+            | UnaryOp::BitNot => 0.0,
             UnaryOp::Recip | UnaryOp::Sqrt | UnaryOp::Rsqrt => rounding(dtype, y, QUOTIENT),
             // The exponential of a softmax is the device's own implementation.
             UnaryOp::Exp => rounding(dtype, y, 16.0 + 4.0 * x.abs()),
@@ -100,16 +110,22 @@ impl Bounded {
         }
         let z = value.to_f64().abs();
         // If the exact result is representable, no device rounds it.
-        let rounded = |exact: f64| if exact == value.to_f64() { 0.0 } else { rounding(dtype, z, 1.0) };
+        let rounded =
+            |exact: f64| if exact == value.to_f64() { 0.0 } else { rounding(dtype, z, 1.0) };
         let error = match op {
             BinaryOp::Add => errors + rounded(x + y),
             BinaryOp::Sub => errors + rounded(x - y),
-            BinaryOp::Mul => x.abs() * b.error + y.abs() * a.error + a.error * b.error + rounded(x * y),
+            BinaryOp::Mul => {
+                x.abs() * b.error + y.abs() * a.error + a.error * b.error + rounded(x * y)
+            }
             BinaryOp::Div if y.abs() <= b.error => f64::INFINITY,
-            BinaryOp::Div => (a.error + z * b.error) / (y.abs() - b.error) + rounding(dtype, z, QUOTIENT),
+            BinaryOp::Div => {
+                (a.error + z * b.error) / (y.abs() - b.error) + rounding(dtype, z, QUOTIENT)
+            }
             _ => {
                 let at = |x: f64, y: f64| {
-                    op.evaluate(Scalar::from_f64(DType::F64, x), Scalar::from_f64(DType::F64, y)).to_f64()
+                    op.evaluate(Scalar::from_f64(DType::F64, x), Scalar::from_f64(DType::F64, y))
+                        .to_f64()
                 };
                 let ends = [-1.0, 1.0].map(|side| {
                     let x = x + side * a.error;
@@ -134,12 +150,18 @@ impl Bounded {
     pub(super) fn cast(a: Bounded, dtype: DType) -> Bounded {
         let value = a.value.cast(dtype);
         if dtype.is_float() {
-            let own = if value.to_f64() == a.number() { 0.0 } else { rounding(dtype, value.to_f64().abs(), 1.0) };
+            let own = if value.to_f64() == a.number() {
+                0.0
+            } else {
+                rounding(dtype, value.to_f64().abs(), 1.0)
+            };
             return Bounded { value, error: a.error + own };
         }
         let within = |x: f64| Scalar::from_f64(DType::F64, x).cast(dtype).to_f64();
         let error = match a.value.dtype.is_float() {
-            true if dtype == DType::Bool && a.number().abs() <= a.error => f64::from(u8::from(a.error > 0.0)),
+            true if dtype == DType::Bool && a.number().abs() <= a.error => {
+                f64::from(u8::from(a.error > 0.0))
+            }
             true => spread(a.number(), a.error, within),
             false => {
                 if a.error > 0.0 {
@@ -214,7 +236,11 @@ impl Total {
             Aggregation::Assign => (self.best, self.best_error) = (value, error),
             aggregation => match aggregation.operation() {
                 Some(op) => {
-                    let sum = Bounded::binary(op, Bounded { value: self.best, error: self.best_error }, term);
+                    let sum = Bounded::binary(
+                        op,
+                        Bounded { value: self.best, error: self.best_error },
+                        term,
+                    );
                     (self.best, self.best_error) = (sum.value, sum.error);
                 }
                 None => self.challenge(term, position),
@@ -233,7 +259,8 @@ impl Total {
         }
         // Compares the values themselves: large integers may differ where their floats do not.
         let holds = |op: BinaryOp| op.evaluate(term.value, self.best).to_f64() != 0.0;
-        let better = if self.aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
+        let better =
+            if self.aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
         let wins = holds(better) || holds(BinaryOp::Eq) && position < self.position;
         let loser = if self.count == 0.0 || wins {
             let loser = if self.count == 0.0 { f64::NEG_INFINITY } else { old + self.best_error };
@@ -254,16 +281,25 @@ impl Total {
             let value = Scalar::from_f64(dtype, self.total);
             let exact = self.exact && self.whole && self.most <= 1.0 / wide.epsilon();
             let own = if exact { 0.0 } else { rounding(wide, self.most, roundings) };
-            let last = if value.to_f64() == self.total { 0.0 } else { rounding(dtype, value.to_f64().abs(), 1.0) };
+            let last = if value.to_f64() == self.total {
+                0.0
+            } else {
+                rounding(dtype, value.to_f64().abs(), 1.0)
+            };
             let error = if exact { last } else { inherited + own + last };
             Bounded { value, error: if error.is_nan() { f64::INFINITY } else { error } }
         };
         match self.aggregation {
-            Aggregation::Sum if dtype.is_float() => of_floats(self.error, UNLIKELY * self.count.sqrt()),
-            Aggregation::Product if dtype.is_float() => of_floats(self.most - self.total.abs(), self.count),
+            Aggregation::Sum if dtype.is_float() => {
+                of_floats(self.error, UNLIKELY * self.count.sqrt())
+            }
+            Aggregation::Product if dtype.is_float() => {
+                of_floats(self.most - self.total.abs(), self.count)
+            }
             Aggregation::ArgMax | Aggregation::ArgMin => {
                 let sign = if self.aggregation == Aggregation::ArgMax { 1.0 } else { -1.0 };
-                let undecided = !self.exact && self.rival >= sign * self.best.to_f64() - self.best_error;
+                let undecided =
+                    !self.exact && self.rival >= sign * self.best.to_f64() - self.best_error;
                 let error = if undecided { f64::INFINITY } else { self.error };
                 Bounded { value: Scalar::i32(self.position), error }
             }

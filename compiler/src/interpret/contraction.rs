@@ -10,7 +10,11 @@ use super::walk::Walk;
 use super::{Error, blank, filled};
 
 /// Returns the tensor that `contraction` computes from `operands`.
-pub(super) fn run(contraction: &Contraction, ty: &TensorType, operands: &[&Tensor]) -> Result<Tensor, Error> {
+pub(super) fn run(
+    contraction: &Contraction,
+    ty: &TensorType,
+    operands: &[&Tensor],
+) -> Result<Tensor, Error> {
     let mut points = Points::new(contraction, ty, operands);
     let start = Place {
         written: false,
@@ -37,13 +41,17 @@ pub(super) fn run(contraction: &Contraction, ty: &TensorType, operands: &[&Tenso
             let mut index_leaf = points.leaves.iter();
             contraction.body.evaluate(&mut values, |leaf| match leaf {
                 ContractionLeaf::Access(access) => points.elements[*access],
-                ContractionLeaf::Index(_) => Scalar::i32(index_leaf.next().map_or(0, |&form| forms[form] as i32)),
+                ContractionLeaf::Index(_) => {
+                    Scalar::i32(index_leaf.next().map_or(0, |&form| forms[form] as i32))
+                }
             });
-            let counts = contraction.body.results.get(1).is_none_or(|&counts| values[counts].is_true());
+            let counts =
+                contraction.body.results.get(1).is_none_or(|&counts| values[counts].is_true());
             if counts {
                 let place = &mut places[forms[points.place] as usize];
-                let exact =
-                    |(a, b): (usize, usize)| Scalar::from_f64(DType::F64, values[a].to_f64() * values[b].to_f64());
+                let exact = |(a, b): (usize, usize)| {
+                    Scalar::from_f64(DType::F64, values[a].to_f64() * values[b].to_f64())
+                };
                 let value = factors.map_or(values[result], exact);
                 place.add(contraction.aggregation, value, forms[points.position] as i32);
             }
@@ -97,17 +105,22 @@ struct Dynamic {
 
 impl<'a> Points<'a> {
     fn new(contraction: &Contraction, ty: &TensorType, operands: &[&'a Tensor]) -> Points<'a> {
-        let extents = contraction.indices.iter().map(|index| (index.high - index.low) as usize).collect();
+        let extents =
+            contraction.indices.iter().map(|index| (index.high - index.low) as usize).collect();
         let mut walk = Walk::new(extents);
         // Adds an affine expression over the variables, which start at `low`, as a form of the
         // walk, whose variables start at 0.
         let mut add = |terms: &[(&Affine, i64)]| {
             let sum = |f: &dyn Fn(&Affine) -> i64| {
-                terms.iter().fold(0i64, |sum, (affine, factor)| sum.wrapping_add(f(affine).wrapping_mul(*factor)))
+                terms.iter().fold(0i64, |sum, (affine, factor)| {
+                    sum.wrapping_add(f(affine).wrapping_mul(*factor))
+                })
             };
-            let coefficients: Vec<i64> = (0..contraction.indices.len()).map(|v| sum(&|a| a.coefficient(v))).collect();
-            let at_low =
-                |constant: i64, (coefficient, low): (&i64, i64)| constant.wrapping_add(coefficient.wrapping_mul(low));
+            let coefficients: Vec<i64> =
+                (0..contraction.indices.len()).map(|v| sum(&|a| a.coefficient(v))).collect();
+            let at_low = |constant: i64, (coefficient, low): (&i64, i64)| {
+                constant.wrapping_add(coefficient.wrapping_mul(low))
+            };
             let lows = contraction.indices.iter().map(|index| index.low);
             let constant = coefficients.iter().zip(lows).fold(sum(&|a| a.offset()), at_low);
             walk.add_form(coefficients, constant)
@@ -124,11 +137,15 @@ impl<'a> Points<'a> {
         for Access { operand, index } in &contraction.accesses {
             let operand = operands[*operand];
             let mut dynamic = Vec::new();
-            for ((index, &size), stride) in index.iter().zip(operand.shape()).zip(strides(operand.ty())) {
+            for ((index, &size), stride) in
+                index.iter().zip(operand.shape()).zip(strides(operand.ty()))
+            {
                 let form = add(&[(&index.affine, 1)]);
                 match index.access {
                     None => conditions.push((form, size as i64)),
-                    Some(access) => dynamic.push(Dynamic { form, access, size: size as i64, stride }),
+                    Some(access) => {
+                        dynamic.push(Dynamic { form, access, size: size as i64, stride })
+                    }
                 }
             }
             let coordinates = index.iter().map(|index| &index.affine);
@@ -141,7 +158,8 @@ impl<'a> Points<'a> {
         });
         let leaves = leaves.collect();
         let position = position_form(contraction, &mut walk);
-        let elements = operands.first().map_or(Scalar::i32(0), |operand| Scalar::zero(operand.dtype()));
+        let elements =
+            operands.first().map_or(Scalar::i32(0), |operand| Scalar::zero(operand.dtype()));
         let elements = vec![elements; reads.len()];
         Points { walk, conditions, place, position, reads, leaves, elements }
     }
@@ -205,8 +223,10 @@ impl Place {
     fn add(&mut self, aggregation: Aggregation, value: Scalar, position: i32) {
         let is_nan = |scalar: Scalar| scalar.to_f64().is_nan();
         let takes_over = |op: BinaryOp| {
-            let exceeds = op.evaluate(value, self.best).is_true() || is_nan(self.best) && !is_nan(value);
-            let equals = BinaryOp::Eq.evaluate(value, self.best).is_true() || is_nan(self.best) && is_nan(value);
+            let exceeds =
+                op.evaluate(value, self.best).is_true() || is_nan(self.best) && !is_nan(value);
+            let equals = BinaryOp::Eq.evaluate(value, self.best).is_true()
+                || is_nan(self.best) && is_nan(value);
             !self.written || exceeds || equals && position < self.position
         };
         match aggregation {
@@ -217,8 +237,12 @@ impl Place {
             Aggregation::Max => self.best = BinaryOp::Max.evaluate(self.best, value),
             Aggregation::Min => self.best = BinaryOp::Min.evaluate(self.best, value),
             Aggregation::Assign => self.best = value,
-            Aggregation::ArgMax if takes_over(BinaryOp::Gt) => (self.best, self.position) = (value, position),
-            Aggregation::ArgMin if takes_over(BinaryOp::Lt) => (self.best, self.position) = (value, position),
+            Aggregation::ArgMax if takes_over(BinaryOp::Gt) => {
+                (self.best, self.position) = (value, position)
+            }
+            Aggregation::ArgMin if takes_over(BinaryOp::Lt) => {
+                (self.best, self.position) = (value, position)
+            }
             Aggregation::ArgMax | Aggregation::ArgMin => {}
         }
         self.written = true;

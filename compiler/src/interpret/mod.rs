@@ -49,9 +49,13 @@ pub enum Error {
 
 /// Returns the outputs of the graph, in its order. `given` has the inputs by name and the weights
 /// by path, in any order, each with the type of its node.
-pub fn run<N: AsRef<str>>(graph: &Graph, given: &[(N, Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
+pub fn run<N: AsRef<str>>(
+    graph: &Graph,
+    given: &[(N, Tensor)],
+) -> Result<Vec<(String, Tensor)>, Error> {
     graph.verify().map_err(Error::Malformed)?;
-    let known: HashSet<&str> = graph.ids().filter_map(|id| graph.node(id).op.given_name()).collect();
+    let known: HashSet<&str> =
+        graph.ids().filter_map(|id| graph.node(id).op.given_name()).collect();
     if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(name.as_ref())) {
         return Err(Error::Unknown { name: name.as_ref().to_string() });
     }
@@ -74,7 +78,11 @@ pub fn run<N: AsRef<str>>(graph: &Graph, given: &[(N, Tensor)]) -> Result<Vec<(S
         let value = node(&graph.node(id).op, &graph.node(id).ty, &operands, given)?;
         values.insert(id, value);
     }
-    graph.outputs.iter().map(|(name, id)| Ok((name.clone(), copy(&values[id], &graph.node(*id).ty)?))).collect()
+    graph
+        .outputs
+        .iter()
+        .map(|(name, id)| Ok((name.clone(), copy(&values[id], &graph.node(*id).ty)?)))
+        .collect()
 }
 
 /// Returns the bytes that [`run`] allocates at most at once: the values of all nodes, and what one
@@ -84,7 +92,9 @@ pub fn memory(graph: &Graph) -> u64 {
     let of_type = |ty: &TensorType| (ty.elements() as u64).saturating_mul(ty.dtype.size() as u64);
     let value = |id: NodeId| of_type(&graph.node(id).ty);
     let while_computed = |id: NodeId| match &graph.node(id).op {
-        Op::Contraction(_) => (graph.node(id).ty.elements() as u64).saturating_mul(contraction::PLACE_BYTES),
+        Op::Contraction(_) => {
+            (graph.node(id).ty.elements() as u64).saturating_mul(contraction::PLACE_BYTES)
+        }
         Op::Scan(scan) => {
             let body = &scan.body;
             let inputs = body.inputs.iter().map(|&id| of_type(&body.node(id).ty));
@@ -93,14 +103,20 @@ pub fn memory(graph: &Graph) -> u64 {
         }
         _ => 0,
     };
-    let values = graph.ids().map(value).chain(graph.outputs.iter().map(|(_, id)| value(*id))).fold(0, sum);
+    let values =
+        graph.ids().map(value).chain(graph.outputs.iter().map(|(_, id)| value(*id))).fold(0, sum);
     values.saturating_add(graph.ids().map(while_computed).max().unwrap_or(0))
 }
 
 /// Returns the value of a node that depends on no input and no weight, if neither the node nor its
 /// operands, direct or indirect, have more than `most` elements. `known` caches the values of
 /// nodes, and `None` for nodes without one.
-pub fn constant(graph: &Graph, id: NodeId, most: usize, known: &mut HashMap<NodeId, Option<Tensor>>) -> Option<Tensor> {
+pub fn constant(
+    graph: &Graph,
+    id: NodeId,
+    most: usize,
+    known: &mut HashMap<NodeId, Option<Tensor>>,
+) -> Option<Tensor> {
     // Operands first, without recursion, since chains may be long.
     let mut open = vec![id];
     while let Some(&next) = open.last() {
@@ -110,39 +126,53 @@ pub fn constant(graph: &Graph, id: NodeId, most: usize, known: &mut HashMap<Node
         }
         let (operands, ty, op) = (graph.operands(next), &graph.node(next).ty, &graph.node(next).op);
         let is_given = matches!(op, Op::Input(_) | Op::Weight(_) | Op::Scan(_) | Op::Result { .. });
-        if is_given || ty.elements() > most || operands.iter().any(|operand| known.get(operand) == Some(&None)) {
+        if is_given
+            || ty.elements() > most
+            || operands.iter().any(|operand| known.get(operand) == Some(&None))
+        {
             known.insert(next, None);
             continue;
         }
-        let unknown: Vec<NodeId> = operands.iter().copied().filter(|operand| !known.contains_key(operand)).collect();
+        let unknown: Vec<NodeId> =
+            operands.iter().copied().filter(|operand| !known.contains_key(operand)).collect();
         if !unknown.is_empty() {
             open.extend(unknown);
             continue;
         }
-        let operands: Option<Vec<&Tensor>> = operands.iter().map(|operand| known[operand].as_ref()).collect();
+        let operands: Option<Vec<&Tensor>> =
+            operands.iter().map(|operand| known[operand].as_ref()).collect();
         let nothing: &[(&str, Tensor)] = &[];
         let ranges = if let Op::Contraction(op) = op { op.indices.as_slice() } else { &[] };
         let extents = ranges.iter().map(|range| u64::try_from(range.high - range.low).unwrap_or(0));
         let points = extents.fold(1, u64::saturating_mul).max(ty.elements() as u64);
         let counted = graph.budget.take_bytes((ty.elements() * ty.dtype.size()) as u64);
         let counted = counted.and_then(|()| graph.budget.spend(1 + points));
-        let value = operands.filter(|_| counted.is_ok()).and_then(|operands| node(op, ty, &operands, nothing).ok());
+        let value = operands
+            .filter(|_| counted.is_ok())
+            .and_then(|operands| node(op, ty, &operands, nothing).ok());
         known.insert(next, value);
     }
     known[&id].clone()
 }
 
 /// Returns the value of one node.
-fn node<N: AsRef<str>>(op: &Op, ty: &TensorType, operands: &[&Tensor], given: &[(N, Tensor)]) -> Result<Tensor, Error> {
+fn node<N: AsRef<str>>(
+    op: &Op,
+    ty: &TensorType,
+    operands: &[&Tensor],
+    given: &[(N, Tensor)],
+) -> Result<Tensor, Error> {
     match op {
-        Op::Input(name) | Op::Weight(name) => match given.iter().find(|(given, _)| given.as_ref() == name) {
-            None => Err(Error::Missing { name: name.clone() }),
-            Some((_, tensor)) if tensor.ty() != ty => {
-                let (name, expected, given) = (name.clone(), ty.clone(), tensor.ty().clone());
-                Err(Error::WrongType { name, expected, given })
+        Op::Input(name) | Op::Weight(name) => {
+            match given.iter().find(|(given, _)| given.as_ref() == name) {
+                None => Err(Error::Missing { name: name.clone() }),
+                Some((_, tensor)) if tensor.ty() != ty => {
+                    let (name, expected, given) = (name.clone(), ty.clone(), tensor.ty().clone());
+                    Err(Error::WrongType { name, expected, given })
+                }
+                Some((_, tensor)) => copy(tensor, ty),
             }
-            Some((_, tensor)) => copy(tensor, ty),
-        },
+        }
         Op::Constant(scalar) => elementwise(ty, operands, |_| *scalar),
         Op::Elements(scalars) => {
             let mut result = blank(ty)?;
@@ -158,7 +188,9 @@ fn node<N: AsRef<str>>(op: &Op, ty: &TensorType, operands: &[&Tensor], given: &[
         Op::Contraction(contraction) => contraction::run(contraction, ty, operands),
         Op::PrngValue => random::values(operands[0], ty),
         Op::PrngState { elements } => random::state(operands[0], *elements),
-        Op::Scan(_) | Op::Result { .. } => Err(Error::Malformed("a scan is no single value".into())),
+        Op::Scan(_) | Op::Result { .. } => {
+            Err(Error::Malformed("a scan is no single value".into()))
+        }
     }
 }
 
@@ -185,7 +217,11 @@ fn filled<T: Clone>(count: usize, value: T) -> Result<Vec<T>, Error> {
 }
 
 /// Applies `f` to the elements of the broadcast operands at each place.
-fn elementwise(ty: &TensorType, operands: &[&Tensor], f: impl Fn(&[Scalar]) -> Scalar) -> Result<Tensor, Error> {
+fn elementwise(
+    ty: &TensorType,
+    operands: &[&Tensor],
+    f: impl Fn(&[Scalar]) -> Scalar,
+) -> Result<Tensor, Error> {
     let mut result = blank(ty)?;
     let mut walk = Walk::new(ty.shape.clone());
     for operand in operands {
@@ -199,7 +235,9 @@ fn elementwise(ty: &TensorType, operands: &[&Tensor], f: impl Fn(&[Scalar]) -> S
     }
     let mut elements = vec![Scalar::zero(DType::Bool); operands.len()];
     for position in 0..ty.elements() {
-        for (element, (operand, &offset)) in elements.iter_mut().zip(operands.iter().zip(walk.values())) {
+        for (element, (operand, &offset)) in
+            elements.iter_mut().zip(operands.iter().zip(walk.values()))
+        {
             *element = operand.get(offset as usize);
         }
         result.set(position, f(&elements));
@@ -212,7 +250,10 @@ fn index(ty: &TensorType, axis: usize) -> Result<Tensor, Error> {
     let mut result = blank(ty)?;
     let stride = ty.strides()[axis];
     for position in 0..ty.elements() {
-        result.set(position, Scalar::from_i64(DType::I32, (position / stride % ty.shape[axis]) as i64));
+        result.set(
+            position,
+            Scalar::from_i64(DType::I32, (position / stride % ty.shape[axis]) as i64),
+        );
     }
     Ok(result)
 }

@@ -32,9 +32,17 @@ pub fn rows(nest: &Nest) -> usize {
 ///
 /// # Errors
 /// [`Error::Malformed`] if the nest reads or writes out of bounds, or an operand has another type.
-pub fn row(nest: &Nest, operands: &[Tensor], row: usize, turns: &[usize]) -> Result<Vec<Written>, Error> {
+pub fn row(
+    nest: &Nest,
+    operands: &[Tensor],
+    row: usize,
+    turns: &[usize],
+) -> Result<Vec<Written>, Error> {
     let malformed = |what: &str| Error::Malformed(format!("nest {}: {what}", nest.name));
-    if !nest.operands.iter().eq(operands.iter().map(Tensor::ty)) || turns.len() != nest.loops || row >= rows(nest) {
+    if !nest.operands.iter().eq(operands.iter().map(Tensor::ty))
+        || turns.len() != nest.loops
+        || row >= rows(nest)
+    {
         return Err(malformed("it was given other tensors, turns or rows than it has"));
     }
     let mut point = Point { nest, operands, at: vec![0; nest.axes.len() + nest.derived.len()] };
@@ -67,8 +75,12 @@ pub fn row(nest: &Nest, operands: &[Tensor], row: usize, turns: &[usize]) -> Res
                 point.set(nest.columns(), column);
                 let leaf = |leaf: &Leaf| match leaf {
                     Leaf::Accumulator => total.as_ref().map(|(total, _)| total.result()),
-                    Leaf::Written => total.as_ref().map(|(total, _)| Bounded::exact(Scalar::bool(total.is_written()))),
-                    Leaf::OfBody(statistic) => total.as_ref().map(|(_, values)| values[*statistic][0]),
+                    Leaf::Written => total
+                        .as_ref()
+                        .map(|(total, _)| Bounded::exact(Scalar::bool(total.is_written()))),
+                    Leaf::OfBody(statistic) => {
+                        total.as_ref().map(|(_, values)| values[*statistic][0])
+                    }
                     leaf => point.read(leaf, |value| values[value][column]),
                 };
                 of_columns.push(instruction(inst, *dtype, |value| values[value][column], leaf)?);
@@ -80,7 +92,8 @@ pub fn row(nest: &Nest, operands: &[Tensor], row: usize, turns: &[usize]) -> Res
             let columns = if nest.is_of_rows(output) { 1 } else { columns };
             for (column, &value) in values[result][..columns].iter().enumerate() {
                 point.set(nest.columns(), column);
-                let position = usize::try_from(point.value(&nest.outputs[output].position)?).ok()?;
+                let position =
+                    usize::try_from(point.value(&nest.outputs[output].position)?).ok()?;
                 written.push(Written { output, position, value });
             }
         }
@@ -153,7 +166,8 @@ impl Point<'_> {
                     term.error = f64::INFINITY;
                 }
             }
-            let position = nest.position.as_ref().map_or(Some(0), |position| self.value(position))?;
+            let position =
+                nest.position.as_ref().map_or(Some(0), |position| self.value(position))?;
             total.add(term, position as i32);
         }
         Some(total)
@@ -219,7 +233,8 @@ impl Point<'_> {
         values.clear();
         for (inst, dtype) in &program.insts {
             let known = &*values;
-            let value = instruction(inst, *dtype, |v| known[v], |leaf| self.read(leaf, |v| known[v]))?;
+            let value =
+                instruction(inst, *dtype, |v| known[v], |leaf| self.read(leaf, |v| known[v]))?;
             values.push(value);
         }
         Some(())
@@ -230,7 +245,11 @@ impl Point<'_> {
         match leaf {
             Leaf::Load(load) => self.load(load, value),
             Leaf::Index(affine) => Some(Bounded::exact(Scalar::i32(self.value(affine)? as i32))),
-            Leaf::Accumulator | Leaf::Written | Leaf::Statistic(..) | Leaf::Inner(_) | Leaf::OfBody(_) => None,
+            Leaf::Accumulator
+            | Leaf::Written
+            | Leaf::Statistic(..)
+            | Leaf::Inner(_)
+            | Leaf::OfBody(_) => None,
         }
     }
 
@@ -248,7 +267,8 @@ impl Point<'_> {
                 error = f64::INFINITY;
             }
         }
-        let position = usize::try_from(offset).ok().filter(|&position| position < operand.ty().elements())?;
+        let position =
+            usize::try_from(offset).ok().filter(|&position| position < operand.ty().elements())?;
         Some(Bounded { value: operand.get(position), error })
     }
 }

@@ -39,7 +39,8 @@ pub(super) fn values(state: &Tensor, ty: &TensorType) -> Result<Tensor, Error> {
 pub(super) fn state(state: &Tensor, elements: usize) -> Result<Tensor, Error> {
     let mut result = copy(state, state.ty())?;
     for first in 0..LANES.min(elements) {
-        let words = (first..elements).step_by(LANES).fold(lane(state, first), |words, _| prng_step(words));
+        let words =
+            (first..elements).step_by(LANES).fold(lane(state, first), |words, _| prng_step(words));
         for (word, bits) in words.into_iter().enumerate() {
             result.set(word * LANES + first, Scalar::from_bits(state.dtype(), bits.into()));
         }

@@ -20,7 +20,8 @@ pub(super) fn results(scan: &Scan, operands: &[&Tensor]) -> Result<Vec<Tensor>, 
     for (&id, tensor) in body.inputs[sequences.len()..].iter().zip(rest) {
         inputs.push((name(id), copy(tensor, ty(id))?));
     }
-    let mut yielded: Vec<Tensor> = scan.results().skip(scan.carries).map(|ty| blank(&ty)).collect::<Result<_, _>>()?;
+    let mut yielded: Vec<Tensor> =
+        scan.results().skip(scan.carries).map(|ty| blank(&ty)).collect::<Result<_, _>>()?;
     for step in 0..scan.length {
         for ((slice, whole), &axis) in inputs.iter_mut().zip(sequences).zip(&scan.sequences) {
             pieces(whole.ty(), axis, step, |outside, inside| {
@@ -28,7 +29,9 @@ pub(super) fn results(scan: &Scan, operands: &[&Tensor]) -> Result<Vec<Tensor>, 
             });
         }
         let mut values = run(body, &inputs)?.into_iter().map(|(_, tensor)| tensor);
-        for (carry, next) in inputs[sequences.len()..].iter_mut().zip(values.by_ref().take(scan.carries)) {
+        for (carry, next) in
+            inputs[sequences.len()..].iter_mut().zip(values.by_ref().take(scan.carries))
+        {
             carry.1 = next;
         }
         for ((stack, value), &axis) in yielded.iter_mut().zip(values).zip(&scan.yields) {
@@ -37,7 +40,8 @@ pub(super) fn results(scan: &Scan, operands: &[&Tensor]) -> Result<Vec<Tensor>, 
             });
         }
     }
-    let last = inputs.into_iter().skip(sequences.len()).take(scan.carries).map(|(_, tensor)| tensor);
+    let last =
+        inputs.into_iter().skip(sequences.len()).take(scan.carries).map(|(_, tensor)| tensor);
     Ok(last.chain(yielded).collect())
 }
 
@@ -88,7 +92,13 @@ graph rnn(%0, %1, %2, %3) -> (Last = %5, All = %6)
 %6 = result 1 %4 : f32[2, 3, 2]
 ").unwrap();
         let inputs = [
-            ("X", f32s(&[2, 3, 2], &[0.5, -1.0, 0.25, 0.75, -0.5, 1.5, 1.0, 0.0, -0.25, 0.5, 2.0, -1.5])),
+            (
+                "X",
+                f32s(
+                    &[2, 3, 2],
+                    &[0.5, -1.0, 0.25, 0.75, -0.5, 1.5, 1.0, 0.0, -0.25, 0.5, 2.0, -1.5],
+                ),
+            ),
             ("H", f32s(&[2, 2], &[0.1, -0.2, 0.3, 0.4])),
             ("W", f32s(&[2, 2], &[0.5, -0.25, 1.0, 0.75])),
             ("U", f32s(&[2, 2], &[-0.5, 0.25, 0.125, 1.0])),
@@ -140,7 +150,8 @@ graph sum(%0, %1) -> (Last = %3, All = %4)
 "
             ))
             .unwrap();
-            let results = run(&graph, &[("X", f32s(&[n], values)), ("Start", f32s(&[], &[10.0]))]).unwrap();
+            let results =
+                run(&graph, &[("X", f32s(&[n], values)), ("Start", f32s(&[], &[10.0]))]).unwrap();
             results.into_iter().map(|(_, tensor)| tensor.to_f64s()).collect::<Vec<_>>()
         };
         // numpy.cumsum([1, 2, -4, 8]) + 10

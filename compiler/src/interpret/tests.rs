@@ -12,7 +12,9 @@ fn results(text: &str, inputs: &[(&str, DType, &[usize], &str)]) -> String {
         (name.to_string(), Tensor::from_scalars(TensorType::new(dtype, shape), scalars).unwrap())
     };
     match run(&graph, &inputs.iter().map(tensor).collect::<Vec<_>>()) {
-        Ok(outputs) => outputs.iter().map(|(name, t)| format!("{name} = {t:?}")).collect::<Vec<_>>().join("\n"),
+        Ok(outputs) => {
+            outputs.iter().map(|(name, t)| format!("{name} = {t:?}")).collect::<Vec<_>>().join("\n")
+        }
         Err(error) => error.to_string(),
     }
 }
@@ -48,7 +50,9 @@ graph g(%0, %1) -> (Sum = %2, Row = %3, Which = %6)
 fn every_aggregation_of_the_rows_of_a_matrix() {
     for aggregation in ["sum", "product", "max", "min", "argmax", "argmin"] {
         let ty = if aggregation.starts_with("arg") { "i32" } else { "i8" };
-        let node = format!("contract {aggregation} [i] (i: 0..2, j: 0..3) {{ v0 = %0[i, j]; yield v0 }} : {ty}[2]");
+        let node = format!(
+            "contract {aggregation} [i] (i: 0..2, j: 0..3) {{ v0 = %0[i, j]; yield v0 }} : {ty}[2]"
+        );
         let result = over_x(DType::I8, &[2, 3], "3 -2 3 100 100 -2", &node);
         match aggregation {
             "sum" => insta::assert_snapshot!(result, @"Y = i8[2] [4, -58]"),
@@ -90,7 +94,8 @@ graph g(%0, %1) -> (Gathered = %2, Scattered = %3)
 %2 = contract assign [t, d] (t: 0..4, d: 0..2) { @0 = %1[t]; v0 = %0[@0, d]; yield v0 } : f32[4, 2]
 %3 = contract sum [v] (t: 0..4, v: 0..3) { v0 = %1[t]; v1 = index v; v2 = cast v1 : u8; v3 = cmp_eq v0 v2; v4 = index t; v5 = cast v4 : f32; yield v5 v3 } : f32[3]
 ";
-    let inputs = [("W", DType::F32, &[3, 2][..], "1 2 3 4 5 6"), ("T", DType::U8, &[4], "2 0 200 2")];
+    let inputs =
+        [("W", DType::F32, &[3, 2][..], "1 2 3 4 5 6"), ("T", DType::U8, &[4], "2 0 200 2")];
     insta::assert_snapshot!(results(text, &inputs), @"
     Gathered = f32[4, 2] [5.0, 6.0, 1.0, 2.0, 0.0, 0.0, 5.0, 6.0]
     Scattered = f32[3] [1.0, 0.0, 3.0]
@@ -119,7 +124,10 @@ graph g(%0) -> (Same = %8)
 %7 = contract product [] (i: 0..2952) { v0 = %6[i]; yield v0 } : bool[]
 %8 = cast %7 : i32[]
 ";
-    let words = (1..=3 * 2048u32).map(|i| i.wrapping_mul(2_654_435_769).to_string()).collect::<Vec<_>>().join(" ");
+    let words = (1..=3 * 2048u32)
+        .map(|i| i.wrapping_mul(2_654_435_769).to_string())
+        .collect::<Vec<_>>()
+        .join(" ");
     insta::assert_snapshot!(results(text, &[("S", DType::U32, &[3, 2048], &words)]), @"Same = i32[] [1]");
     let first = "graph g(%0) -> (Y = %1)\n%0 = input S : u32[3, 2048]\n%1 = prng_value %0 : f32[3]";
     insta::assert_snapshot!(results(first, &[("S", DType::U32, &[3, 2048], &words)]), @"Y = f32[3] [0.7684477, 0.4145203, 0.98355067]");

@@ -15,13 +15,21 @@ impl Walk {
     /// Returns a walk at its first point, without forms.
     pub fn new(extents: Vec<usize>) -> Walk {
         let variables = extents.len();
-        Walk { extents, point: vec![0; variables], coefficients: vec![vec![]; variables], values: vec![] }
+        Walk {
+            extents,
+            point: vec![0; variables],
+            coefficients: vec![vec![]; variables],
+            values: vec![],
+        }
     }
 
     /// Adds the form `Σ coefficients[v] * v + constant` and returns its number. The walk must be at
     /// its first point.
     pub fn add_form(&mut self, coefficients: Vec<i64>, constant: i64) -> usize {
-        self.coefficients.iter_mut().zip(coefficients).for_each(|(forms, coefficient)| forms.push(coefficient));
+        self.coefficients
+            .iter_mut()
+            .zip(coefficients)
+            .for_each(|(forms, coefficient)| forms.push(coefficient));
         self.values.push(constant);
         self.values.len() - 1
     }
@@ -38,8 +46,11 @@ impl Walk {
     /// Moves to the next point. After the last one, returns false and moves back to the first.
     pub fn advance(&mut self) -> bool {
         for variable in (0..self.extents.len()).rev() {
-            let steps =
-                if self.point[variable] + 1 < self.extents[variable] { 1 } else { -(self.point[variable] as i64) };
+            let steps = if self.point[variable] + 1 < self.extents[variable] {
+                1
+            } else {
+                -(self.point[variable] as i64)
+            };
             for (value, coefficient) in self.values.iter_mut().zip(&self.coefficients[variable]) {
                 *value = value.wrapping_add(coefficient.wrapping_mul(steps));
             }

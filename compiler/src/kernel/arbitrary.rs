@@ -30,7 +30,9 @@ pub(crate) fn kernel(dtypes: &'static [DType]) -> impl Strategy<Value = Printed>
         builder.step("t");
         source.scope.push((Expr::step(0), Type::I32, false));
         source.block(&mut builder, true, 0);
-        Printed(builder.finish().unwrap_or_else(|invalid| panic!("the generator is wrong: {invalid}")))
+        Printed(
+            builder.finish().unwrap_or_else(|invalid| panic!("the generator is wrong: {invalid}")),
+        )
     })
 }
 
@@ -83,7 +85,8 @@ impl Source {
                     let value = self.expr(b, ty, 3);
                     let name = ["total", "x", "row", "local"][self.below(4)];
                     let assignable = self.below(2) == 0;
-                    let variable = if assignable { b.var(name, value) } else { b.let_(name, value) };
+                    let variable =
+                        if assignable { b.var(name, value) } else { b.let_(name, value) };
                     self.scope.push((variable, ty, assignable));
                 }
                 3..5 => {
@@ -119,13 +122,15 @@ impl Source {
                         b.if_(condition, |b| self.block(b, false, depth + 1));
                     } else {
                         let source = std::cell::RefCell::new(&mut *self);
-                        let block = |b: &mut Builder| source.borrow_mut().block(b, false, depth + 1);
+                        let block =
+                            |b: &mut Builder| source.borrow_mut().block(b, false, depth + 1);
                         b.if_else(condition, block, block);
                     }
                 }
                 9 if uniform && self.below(2) == 0 => {
                     let ty = Type::vector(DType::I32, self.lanes());
-                    let op = [BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min][self.below(4)];
+                    let op =
+                        [BinaryOp::Add, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min][self.below(4)];
                     let value = self.expr(b, ty, 3);
                     let collected = b.collect("all", op, value);
                     self.scope.push((collected, ty, false));
@@ -187,14 +192,21 @@ impl Source {
                 let left = self.boxed(b, of, d);
                 // Divisors are not 0, and shift counts are below the width.
                 let right = match op {
-                    BinaryOp::Div | BinaryOp::ShiftLeft | BinaryOp::ShiftRight if of.dtype.is_integer() => {
-                        Box::new(Expr::from(Scalar::from_i64(of.dtype, 1 + self.below(7) as i64)).splat(lanes))
+                    BinaryOp::Div | BinaryOp::ShiftLeft | BinaryOp::ShiftRight
+                        if of.dtype.is_integer() =>
+                    {
+                        Box::new(
+                            Expr::from(Scalar::from_i64(of.dtype, 1 + self.below(7) as i64))
+                                .splat(lanes),
+                        )
                     }
                     _ => self.boxed(b, of, d),
                 };
                 Expr::Binary(op, left, right)
             }
-            6 if dtype.is_float() => Expr::Fma(self.boxed(b, ty, d), self.boxed(b, ty, d), self.boxed(b, ty, d)),
+            6 if dtype.is_float() => {
+                Expr::Fma(self.boxed(b, ty, d), self.boxed(b, ty, d), self.boxed(b, ty, d))
+            }
             6 | 7 if ty == Type::I32 => match self.below(2) {
                 0 => Expr::Quotient(self.boxed(b, ty, d), 1 + self.below(9) as u32),
                 _ => Expr::Remainder(self.boxed(b, ty, d), 1 + self.below(9) as u32),
@@ -207,10 +219,14 @@ impl Source {
                 let from = Type::vector(self.dtype(), lanes);
                 Expr::Cast(dtype, self.boxed(b, from, d))
             }
-            10 if dtype.bits() == 32 => Expr::Bitcast(dtype, self.boxed(b, Type::vector(DType::I32, lanes), d)),
+            10 if dtype.bits() == 32 => {
+                Expr::Bitcast(dtype, self.boxed(b, Type::vector(DType::I32, lanes), d))
+            }
             _ if lanes > 1 => match self.below(2) {
                 0 => Expr::Splat(lanes, self.boxed(b, Type::scalar(dtype), d)),
-                _ => Expr::Vector((0..lanes).map(|_| self.expr(b, Type::scalar(dtype), d)).collect()),
+                _ => {
+                    Expr::Vector((0..lanes).map(|_| self.expr(b, Type::scalar(dtype), d)).collect())
+                }
             },
             _ => Expr::Lane(self.boxed(b, Type::vector(dtype, 4), d), self.below(4) as u8),
         }
@@ -229,10 +245,13 @@ impl Source {
             return match self.below(5) {
                 0 | 1 => Expr::local(axis),
                 2 | 3 => Expr::workgroup(axis),
-                _ => Expr::Builtin([Builtin::Subgroup, Builtin::SubgroupLane, Builtin::Subgroups][axis as usize]),
+                _ => Expr::Builtin(
+                    [Builtin::Subgroup, Builtin::SubgroupLane, Builtin::Subgroups][axis as usize],
+                ),
             };
         }
-        let value = [0.0, 1.0, -2.5, 1e-7, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3e4, -7.0][self.below(9)];
+        let value = [0.0, 1.0, -2.5, 1e-7, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3e4, -7.0]
+            [self.below(9)];
         Expr::Literal(Scalar::from_f64(ty.dtype, value))
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use super::text::is_reserved;
-use super::{Access, Buffer, Expr, Invalid, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable, VariableId};
+use super::{
+    Access, Buffer, Expr, Invalid, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable,
+    VariableId,
+};
 use crate::dtype::DType;
 use crate::scalar::BinaryOp;
 
@@ -186,7 +189,11 @@ impl Builder {
     }
 
     /// Adds `then` under a condition. If the condition is known to hold, adds `then` alone.
-    pub fn if_<R>(&mut self, condition: impl Into<Expr>, then: impl FnOnce(&mut Builder) -> R) -> R {
+    pub fn if_<R>(
+        &mut self,
+        condition: impl Into<Expr>,
+        then: impl FnOnce(&mut Builder) -> R,
+    ) -> R {
         let condition = condition.into();
         if condition.as_bool() == Some(true) {
             return then(self);
@@ -242,7 +249,8 @@ impl Builder {
 
     /// Returns `name` as a valid name, with a number appended if it is taken.
     fn unique(&mut self, name: &str) -> String {
-        let mut base: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let mut base: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         if !base.starts_with(|c: char| c.is_ascii_alphabetic()) {
             base.insert(0, 'v');
         }

@@ -140,7 +140,8 @@ impl Expr {
             // of them wrap.
             if let Expr::Binary(inner, x, a) = &self
                 && let Some(a) = a.as_i32()
-                && let (BinaryOp::Add, BinaryOp::Add | BinaryOp::Sub) | (BinaryOp::Mul, BinaryOp::Mul) = (inner, op)
+                && let (BinaryOp::Add, BinaryOp::Add | BinaryOp::Sub)
+                | (BinaryOp::Mul, BinaryOp::Mul) = (inner, op)
                 && let Some(folded) = fold(op, a, b)
             {
                 return (**x).clone().binary(*inner, folded);
@@ -148,7 +149,9 @@ impl Expr {
         }
         for (known, other) in [(self.as_bool(), &right), (right.as_bool(), &self)] {
             match (op, known) {
-                (BinaryOp::BitAnd, Some(true)) | (BinaryOp::BitOr, Some(false)) => return other.clone(),
+                (BinaryOp::BitAnd, Some(true)) | (BinaryOp::BitOr, Some(false)) => {
+                    return other.clone();
+                }
                 (BinaryOp::BitAnd, Some(false)) | (BinaryOp::BitOr, Some(true)) => {
                     return (op == BinaryOp::BitOr).into();
                 }
@@ -232,7 +235,9 @@ impl Expr {
         match self {
             Expr::Literal(_) | Expr::Variable(_) | Expr::Builtin(_) => vec![],
             Expr::Load { index: a, .. } | Expr::LoadShared { index: a, .. } => vec![a],
-            Expr::Unary(_, a) | Expr::Quotient(a, _) | Expr::Remainder(a, _) | Expr::Lane(a, _) => vec![a],
+            Expr::Unary(_, a) | Expr::Quotient(a, _) | Expr::Remainder(a, _) | Expr::Lane(a, _) => {
+                vec![a]
+            }
             Expr::Cast(_, a) | Expr::Bitcast(_, a) | Expr::Splat(_, a) => vec![a],
             Expr::Binary(_, a, b) => vec![a, b],
             Expr::Fma(a, b, c) | Expr::Select(a, b, c) => vec![a, b, c],
@@ -251,7 +256,9 @@ impl Expr {
     pub fn lane(self, lane: u8) -> Expr {
         match self {
             Expr::Splat(lanes, scalar) if lane < lanes => *scalar,
-            Expr::Vector(mut parts) if (lane as usize) < parts.len() => parts.swap_remove(lane as usize),
+            Expr::Vector(mut parts) if (lane as usize) < parts.len() => {
+                parts.swap_remove(lane as usize)
+            }
             vector => Expr::Lane(Box::new(vector), lane),
         }
     }

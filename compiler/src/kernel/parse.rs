@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use super::text::{LANES, MULTIPLICATIVE, infix};
-use super::{Access, Buffer, Builtin, Expr, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable, VariableId};
+use super::{
+    Access, Buffer, Builtin, Expr, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable,
+    VariableId,
+};
 use crate::cursor::ParseError;
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -12,7 +15,10 @@ impl Type {
     /// Reads a type as it prints: `f32`, `f32x4`.
     pub fn parse(text: &str) -> Option<Type> {
         let lanes = [("x2", 2), ("x4", 4)];
-        let (dtype, lanes) = lanes.iter().find_map(|(end, n)| Some((text.strip_suffix(end)?, *n))).unwrap_or((text, 1));
+        let (dtype, lanes) = lanes
+            .iter()
+            .find_map(|(end, n)| Some((text.strip_suffix(end)?, *n)))
+            .unwrap_or((text, 1));
         Some(Type { dtype: DType::parse(dtype)?, lanes })
     }
 }
@@ -66,13 +72,17 @@ impl<'a> Parser<'a> {
     /// Returns the next token without consuming it, or an empty string at the end.
     fn peek(&self) -> &'a str {
         let rest = self.rest.trim_start();
-        let word = |s: &str| s.len() - s.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
+        let word = |s: &str| {
+            s.len() - s.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len()
+        };
         let length = match rest.as_bytes() {
             [b'0'..=b'9', ..] => {
                 // `1.5e-7_f16`: a fraction requires a digit after the point, since `0..4` is a
                 // range.
                 let mut length = word(rest);
-                if rest[length..].starts_with('.') && rest[length + 1..].starts_with(|c: char| c.is_ascii_digit()) {
+                if rest[length..].starts_with('.')
+                    && rest[length + 1..].starts_with(|c: char| c.is_ascii_digit())
+                {
                     length += 1 + word(&rest[length + 1..]);
                 }
                 if rest[..length].ends_with('e') && rest[length..].starts_with('-') {
@@ -108,7 +118,11 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, token: &str) -> Parsed<()> {
-        if self.eat(token) { Ok(()) } else { Err(format!("`{token}` expected, not `{}`", self.peek())) }
+        if self.eat(token) {
+            Ok(())
+        } else {
+            Err(format!("`{token}` expected, not `{}`", self.peek()))
+        }
     }
 
     fn integer<T: std::str::FromStr>(&mut self) -> Parsed<T> {
@@ -233,8 +247,11 @@ impl<'a> Parser<'a> {
                 let condition = self.expr(0)?;
                 self.expect("{")?;
                 let then = self.block()?;
-                let otherwise =
-                    if self.eat("else") { self.expect("{").and_then(|()| self.block())? } else { Vec::new() };
+                let otherwise = if self.eat("else") {
+                    self.expect("{").and_then(|()| self.block())?
+                } else {
+                    Vec::new()
+                };
                 return Ok(Stmt::If { condition, then, otherwise });
             }
             "barrier" => Stmt::Barrier,
@@ -242,7 +259,8 @@ impl<'a> Parser<'a> {
                 let name = self.next();
                 self.expect("=")?;
                 let word = self.next();
-                let op = BinaryOp::parse(word).ok_or_else(|| format!("an operation expected, not `{word}`"))?;
+                let op = BinaryOp::parse(word)
+                    .ok_or_else(|| format!("an operation expected, not `{word}`"))?;
                 self.expect("(")?;
                 let value = self.expr(0)?;
                 self.expect(")")?;
@@ -258,7 +276,9 @@ impl<'a> Parser<'a> {
             }
             name => match self.named(name)? {
                 Named::Variable(id) => Stmt::Assign(id, self.assigned()?),
-                Named::Buffer(buffer) => Stmt::Store { buffer, index: self.index()?, value: self.assigned()? },
+                Named::Buffer(buffer) => {
+                    Stmt::Store { buffer, index: self.index()?, value: self.assigned()? }
+                }
                 Named::Shared(shared) => {
                     let index = self.index()?;
                     if self.eat("by") {
@@ -282,7 +302,10 @@ impl<'a> Parser<'a> {
                     };
                     let first = self.index()?;
                     self.expect("by")?;
-                    Stmt::LoadMatrix { matrix, from: Place { shared, first, pitch: self.integer()? } }
+                    Stmt::LoadMatrix {
+                        matrix,
+                        from: Place { shared, first, pitch: self.integer()? },
+                    }
                 }
                 Named::Step(_) => return Err(format!("`{name}` can't be assigned")),
             },
@@ -329,8 +352,10 @@ impl<'a> Parser<'a> {
                 };
                 continue;
             }
-            let mut signs = BinaryOp::ALL.iter().filter_map(|op| infix(*op).map(|(s, binds)| (*op, s, binds)));
-            let Some((op, _, binds)) = signs.find(|(_, s, binds)| *s == sign && *binds >= least) else {
+            let mut signs =
+                BinaryOp::ALL.iter().filter_map(|op| infix(*op).map(|(s, binds)| (*op, s, binds)));
+            let Some((op, _, binds)) = signs.find(|(_, s, binds)| *s == sign && *binds >= least)
+            else {
                 return Ok(left);
             };
             self.next();
@@ -380,12 +405,14 @@ impl<'a> Parser<'a> {
             }
             "-" => {
                 let number = self.next();
-                literal(&format!("-{number}")).ok_or_else(|| format!("a literal expected, not `-{number}`"))
+                literal(&format!("-{number}"))
+                    .ok_or_else(|| format!("a literal expected, not `-{number}`"))
             }
             word if self.peek() == "(" => {
                 self.next();
                 let operands = self.list(")")?;
-                call(word, operands).ok_or_else(|| format!("`{word}` with these operands means nothing"))
+                call(word, operands)
+                    .ok_or_else(|| format!("`{word}` with these operands means nothing"))
             }
             word => {
                 if let Some(literal) = literal(word) {
@@ -395,9 +422,15 @@ impl<'a> Parser<'a> {
                 Ok(match named {
                     Named::Variable(id) => Expr::Variable(id),
                     Named::Step(number) => Expr::step(number),
-                    Named::Matrix(_) => return Err(format!("`{word}` is a matrix, whose elements no invocation sees")),
+                    Named::Matrix(_) => {
+                        return Err(format!(
+                            "`{word}` is a matrix, whose elements no invocation sees"
+                        ));
+                    }
                     Named::Buffer(buffer) => Expr::Load { buffer, index: Box::new(self.index()?) },
-                    Named::Shared(shared) => Expr::LoadShared { shared, index: Box::new(self.index()?) },
+                    Named::Shared(shared) => {
+                        Expr::LoadShared { shared, index: Box::new(self.index()?) }
+                    }
                 })
             }
         }
@@ -445,6 +478,7 @@ fn literal(text: &str) -> Option<Expr> {
         None => (text, DType::F32),
     };
     let magnitude = value.trim_start_matches('-');
-    let is_number = magnitude.starts_with(|c: char| c.is_ascii_digit()) || matches!(magnitude, "inf" | "NaN");
+    let is_number =
+        magnitude.starts_with(|c: char| c.is_ascii_digit()) || matches!(magnitude, "inf" | "NaN");
     if is_number { Scalar::parse(dtype, value).map(Expr::Literal) } else { None }
 }

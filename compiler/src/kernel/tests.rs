@@ -29,7 +29,10 @@ fn the_text_form_parses_back() {
     let kernel = Kernel::parse(SUM).unwrap();
     kernel.verify().unwrap();
     assert_eq!(kernel.to_string(), SUM);
-    assert_eq!(kernel.variables[1], Variable { name: "total".into(), ty: Type::scalar(DType::F32) });
+    assert_eq!(
+        kernel.variables[1],
+        Variable { name: "total".into(), ty: Type::scalar(DType::F32) }
+    );
 }
 
 proptest! {

@@ -163,13 +163,27 @@ impl Display for StmtText<'_> {
         match stmt {
             Stmt::Let(id, value) => write!(f, "let {} = {};", variable(*id), text(value)),
             Stmt::Var(id, value) => write!(f, "var {} = {};", variable(*id), text(value)),
-            Stmt::Collect(id, op, value) => write!(f, "subgroup {} = {}({});", variable(*id), op.name(), text(value)),
+            Stmt::Collect(id, op, value) => {
+                write!(f, "subgroup {} = {}({});", variable(*id), op.name(), text(value))
+            }
             Stmt::Assign(id, value) => write!(f, "{} = {};", variable(*id), text(value)),
             Stmt::Store { buffer, index, value } => {
-                write!(f, "{}[{}] = {};", name(&kernel.buffers, *buffer, |b| &b.name), text(index), text(value))
+                write!(
+                    f,
+                    "{}[{}] = {};",
+                    name(&kernel.buffers, *buffer, |b| &b.name),
+                    text(index),
+                    text(value)
+                )
             }
             Stmt::StoreShared { shared, index, value } => {
-                write!(f, "{}[{}] = {};", name(&kernel.shared, *shared, |s| &s.name), text(index), text(value))
+                write!(
+                    f,
+                    "{}[{}] = {};",
+                    name(&kernel.shared, *shared, |s| &s.name),
+                    text(index),
+                    text(value)
+                )
             }
             Stmt::For { counter, from, to, step, .. } => {
                 write!(f, "for {} in {}..{}", variable(*counter), text(from), text(to))?;
@@ -179,8 +193,12 @@ impl Display for StmtText<'_> {
                 write!(f, " {{")
             }
             Stmt::If { condition, .. } => write!(f, "if {} {{", text(condition)),
-            Stmt::LoadMatrix { matrix: number, from } => write!(f, "{} = {};", matrix(*number), place(from)),
-            Stmt::StoreMatrix { matrix: number, to } => write!(f, "{} = {};", place(to), matrix(*number)),
+            Stmt::LoadMatrix { matrix: number, from } => {
+                write!(f, "{} = {};", matrix(*number), place(from))
+            }
+            Stmt::StoreMatrix { matrix: number, to } => {
+                write!(f, "{} = {};", place(to), matrix(*number))
+            }
             Stmt::MultiplyAdd { sum, left, right } => {
                 write!(f, "{} += {} * {};", matrix(*sum), matrix(*left), matrix(*right))
             }
@@ -229,18 +247,28 @@ impl Kernel {
             Expr::Builtin(Builtin::Subgroup) => write!(f, "subgroup.id"),
             Expr::Builtin(Builtin::SubgroupLane) => write!(f, "subgroup.lane"),
             Expr::Builtin(Builtin::Subgroups) => write!(f, "subgroup.count"),
-            Expr::Builtin(Builtin::Step(number)) => f.write_str(name(&self.steps, *number, |step| step)),
-            Expr::Load { buffer, index } => write!(f, "{}[{}]", name(&self.buffers, *buffer, |b| &b.name), text(index)),
+            Expr::Builtin(Builtin::Step(number)) => {
+                f.write_str(name(&self.steps, *number, |step| step))
+            }
+            Expr::Load { buffer, index } => {
+                write!(f, "{}[{}]", name(&self.buffers, *buffer, |b| &b.name), text(index))
+            }
             Expr::LoadShared { shared, index } => {
                 write!(f, "{}[{}]", name(&self.shared, *shared, |s| &s.name), text(index))
             }
             Expr::Unary(op, a) => write!(f, "{}({})", op.name(), text(a)),
             Expr::Binary(op, a, b) => match infix(*op) {
-                Some((sign, binds)) => self.infix(f, outer, binds, a, sign, |f| self.expr(f, b, binds + 1)),
+                Some((sign, binds)) => {
+                    self.infix(f, outer, binds, a, sign, |f| self.expr(f, b, binds + 1))
+                }
                 None => write!(f, "{}({}, {})", op.name(), text(a), text(b)),
             },
-            Expr::Quotient(a, n) => self.infix(f, outer, MULTIPLICATIVE, a, "//", |f| write!(f, "{n}")),
-            Expr::Remainder(a, n) => self.infix(f, outer, MULTIPLICATIVE, a, "%", |f| write!(f, "{n}")),
+            Expr::Quotient(a, n) => {
+                self.infix(f, outer, MULTIPLICATIVE, a, "//", |f| write!(f, "{n}"))
+            }
+            Expr::Remainder(a, n) => {
+                self.infix(f, outer, MULTIPLICATIVE, a, "%", |f| write!(f, "{n}"))
+            }
             Expr::Fma(a, b, c) => write!(f, "fma({}, {}, {})", text(a), text(b), text(c)),
             Expr::Select(c, a, b) => write!(f, "select({}, {}, {})", text(c), text(a), text(b)),
             Expr::Cast(dtype, a) => write!(f, "{dtype}({})", text(a)),

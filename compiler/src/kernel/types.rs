@@ -12,7 +12,8 @@ pub fn is_native_unary(op: UnaryOp, dtype: DType) -> bool {
         Neg | Abs => dtype.is_signed_integer() || dtype.is_float(),
         BitNot => !dtype.is_float(),
         Ceil | Floor | Recip | Rsqrt | Sqrt => dtype.is_float(),
-        Acos | Acosh | Asin | Asinh | Atan | Atanh | Cos | Cosh | Exp | Log | Sin | Sinh | Tan | Tanh => {
+        Acos | Acosh | Asin | Asinh | Atan | Atanh | Cos | Cosh | Exp | Log | Sin | Sinh | Tan
+        | Tanh => {
             matches!(dtype, DType::F16 | DType::F32)
         }
         // Shaders have no error function, and their `round` rounds halves to even.
@@ -37,7 +38,8 @@ pub fn is_native_binary(op: BinaryOp, dtype: DType) -> bool {
 /// Returns whether subgroups can combine values of `dtype` by `op`.
 pub(super) fn is_collective(op: BinaryOp, dtype: DType) -> bool {
     use BinaryOp::*;
-    matches!(op, Add | Mul | Max | Min) && matches!(dtype, DType::I32 | DType::U32 | DType::F16 | DType::F32)
+    matches!(op, Add | Mul | Max | Min)
+        && matches!(dtype, DType::I32 | DType::U32 | DType::F16 | DType::F32)
 }
 
 /// Returns whether kernels support the type.
@@ -119,10 +121,12 @@ impl Kernel {
                 0..3 => Ok(Type::I32),
                 _ => Err(format!("a launch has no axis {axis}")),
             },
-            Builtin::Subgroup | Builtin::SubgroupLane | Builtin::Subgroups => match self.workgroup {
-                [_, 1, 1] => Ok(Type::I32),
-                _ => Err("subgroups are counted in workgroups of one dimension alone".into()),
-            },
+            Builtin::Subgroup | Builtin::SubgroupLane | Builtin::Subgroups => {
+                match self.workgroup {
+                    [_, 1, 1] => Ok(Type::I32),
+                    _ => Err("subgroups are counted in workgroups of one dimension alone".into()),
+                }
+            }
             Builtin::Step(number) if number < self.steps.len() => Ok(Type::I32),
             Builtin::Step(number) => Err(format!("there is no step number {number}")),
         }

@@ -48,14 +48,21 @@ impl Kernel {
             };
             if !is_type || !matches!(matrix.size, 8 | 16) {
                 let (role, dtype, size) = (matrix.role.name(), matrix.dtype, matrix.size);
-                return Err(format!("shaders have no {role} matrix {dtype}[{size}], the type of `{}`", matrix.name));
+                return Err(format!(
+                    "shaders have no {role} matrix {dtype}[{size}], the type of `{}`",
+                    matrix.name
+                ));
             }
         }
         if !self.matrices.is_empty() && self.workgroup[1..] != [1, 1] {
-            return Err("matrices are held by subgroups of workgroups of one dimension alone".into());
+            return Err(
+                "matrices are held by subgroups of workgroups of one dimension alone".into()
+            );
         }
         let buffers = self.buffers.iter().map(|b| &b.name);
-        let arrays = buffers.chain(self.shared.iter().map(|s| &s.name)).chain(self.matrices.iter().map(|m| &m.name));
+        let arrays = buffers
+            .chain(self.shared.iter().map(|s| &s.name))
+            .chain(self.matrices.iter().map(|m| &m.name));
         let names = arrays.chain(&self.steps).chain(self.variables.iter().map(|v| &v.name));
         let mut taken = HashSet::new();
         for name in names {
@@ -66,7 +73,11 @@ impl Kernel {
                 return Err(format!("two things are called `{name}`"));
             }
         }
-        if is_name(&self.name) { Ok(()) } else { Err("its name is not letters, digits and `_`".into()) }
+        if is_name(&self.name) {
+            Ok(())
+        } else {
+            Err("its name is not letters, digits and `_`".into())
+        }
     }
 
     fn statements(&self) -> Result<(), String> {
@@ -74,13 +85,16 @@ impl Kernel {
         walk.block(&self.body, true)?;
         match walk.declared.len() == self.variables.len() {
             true => Ok(()),
-            false => Err(format!("`{}` is never declared", self.variables[walk.declared.len()].name)),
+            false => {
+                Err(format!("`{}` is never declared", self.variables[walk.declared.len()].name))
+            }
         }
     }
 }
 
 fn is_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 fn array(name: &str, ty: Type, length: usize) -> Result<(), String> {
@@ -126,7 +140,9 @@ impl Walk<'_> {
                 self.check_declaration(*id, ty).map_err(at)?;
                 self.declared.push(Declared { in_scope: true, assignable, uniform });
             }
-            Stmt::Collect(..) if !uniform => return Err(at("some invocations may not reach this".into())),
+            Stmt::Collect(..) if !uniform => {
+                return Err(at("some invocations may not reach this".into()));
+            }
             Stmt::Collect(id, op, value) => {
                 let ty = self.ty(value).map_err(at)?;
                 if !is_collective(*op, ty.dtype) {
@@ -146,7 +162,9 @@ impl Walk<'_> {
                 self.expect(index, Type::I32).map_err(at)?;
                 match self.kernel.buffers.get(*buffer) {
                     Some(b) if b.access != Access::Read => self.expect(value, b.ty).map_err(at)?,
-                    Some(b) => return Err(at(format!("`{}` is read, so it can't be written", b.name))),
+                    Some(b) => {
+                        return Err(at(format!("`{}` is read, so it can't be written", b.name)));
+                    }
                     None => return Err(at(format!("there is no buffer number {buffer}"))),
                 }
             }
@@ -158,13 +176,19 @@ impl Walk<'_> {
                 }
             }
             Stmt::For { counter, from, to, step, body } => {
-                self.expect(from, Type::I32).and_then(|()| self.expect(to, Type::I32)).map_err(at)?;
+                self.expect(from, Type::I32)
+                    .and_then(|()| self.expect(to, Type::I32))
+                    .map_err(at)?;
                 if !(1..=0x7fff_ffff).contains(step) {
                     return Err(at(format!("the step {step} is not in 1..2^31")));
                 }
                 self.check_declaration(*counter, Type::I32).map_err(at)?;
                 let together = self.is_uniform(from) && self.is_uniform(to);
-                self.declared.push(Declared { in_scope: true, assignable: false, uniform: together });
+                self.declared.push(Declared {
+                    in_scope: true,
+                    assignable: false,
+                    uniform: together,
+                });
                 self.block(body, uniform && together)?;
                 self.declared[*counter].in_scope = false;
             }
@@ -173,22 +197,31 @@ impl Walk<'_> {
                 self.block(then, false)?;
                 self.block(otherwise, false)?;
             }
-            Stmt::LoadMatrix { .. } | Stmt::StoreMatrix { .. } | Stmt::MultiplyAdd { .. } if !uniform => {
+            Stmt::LoadMatrix { .. } | Stmt::StoreMatrix { .. } | Stmt::MultiplyAdd { .. }
+                if !uniform =>
+            {
                 return Err(at("some invocations may not reach this".into()));
             }
             Stmt::LoadMatrix { matrix, from: place } | Stmt::StoreMatrix { matrix, to: place } => {
                 self.check_place(*matrix, place).map_err(at)?;
             }
             Stmt::MultiplyAdd { sum, left, right } => {
-                let of = |&number: &usize| self.kernel.matrices.get(number).map(|m| (m.role, m.dtype, m.size));
+                let of = |&number: &usize| {
+                    self.kernel.matrices.get(number).map(|m| (m.role, m.dtype, m.size))
+                };
                 let (sum, left, right) = (of(sum), of(left), of(right));
                 let fits = matches!((sum, left, right), (Some((Role::Sum, _, s)), Some((Role::Left, a, l)), Some((Role::Right, b, r)))
                     if s == l && l == r && a == b);
                 if !fits {
-                    return Err(at("a sum of products of a left and a right matrix is wanted, of one size".into()));
+                    return Err(at(
+                        "a sum of products of a left and a right matrix is wanted, of one size"
+                            .into(),
+                    ));
                 }
             }
-            Stmt::Barrier if !uniform => return Err("a barrier that some invocations may not reach".into()),
+            Stmt::Barrier if !uniform => {
+                return Err("a barrier that some invocations may not reach".into());
+            }
             Stmt::Barrier => {}
         }
         Ok(())
@@ -201,9 +234,10 @@ impl Walk<'_> {
         };
         let unit = 16 / matrix.dtype.size() as u32;
         match self.kernel.shared.get(place.shared) {
-            Some(shared) if shared.ty != Type::scalar(matrix.dtype) => {
-                Err(format!("`{}` is {}, and `{}` {}", shared.name, shared.ty, matrix.name, matrix.dtype))
-            }
+            Some(shared) if shared.ty != Type::scalar(matrix.dtype) => Err(format!(
+                "`{}` is {}, and `{}` {}",
+                shared.name, shared.ty, matrix.name, matrix.dtype
+            )),
             Some(_) if place.pitch < matrix.size.into() || !place.pitch.is_multiple_of(unit) => {
                 Err(format!("lines of `{}` {} elements apart", matrix.name, place.pitch))
             }
@@ -215,10 +249,13 @@ impl Walk<'_> {
     fn check_declaration(&self, id: VariableId, ty: Type) -> Result<(), String> {
         match self.kernel.variables.get(id) {
             None => Err(format!("there is no variable number {id}")),
-            Some(variable) if id != self.declared.len() => {
-                Err(format!("`{}` is declared twice, or not in the order of its number", variable.name))
+            Some(variable) if id != self.declared.len() => Err(format!(
+                "`{}` is declared twice, or not in the order of its number",
+                variable.name
+            )),
+            Some(variable) if variable.ty != ty => {
+                Err(format!("`{}` is {}, not {ty}", variable.name, variable.ty))
             }
-            Some(variable) if variable.ty != ty => Err(format!("`{}` is {}, not {ty}", variable.name, variable.ty)),
             Some(_) => Ok(()),
         }
     }
@@ -238,7 +275,9 @@ impl Walk<'_> {
             _ => false,
         });
         match unknown {
-            Some(Expr::Variable(id)) => Err(format!("`{}` is not in scope", self.kernel.variables[*id].name)),
+            Some(Expr::Variable(id)) => {
+                Err(format!("`{}` is not in scope", self.kernel.variables[*id].name))
+            }
             _ => Ok(ty),
         }
     }

@@ -44,8 +44,14 @@ const UNCERTAIN: [&str; 6] = ["E0007", "E0205", "E0210", "E0211", "E0214", "E021
 /// Lowers the models and layers of the main file with assumed sizes, and the `train` blocks of the
 /// models. Returns the errors that are certain.
 pub fn check_assuming(program: &Program) -> Vec<Diagnostic> {
-    let is_checked = |function: &&Function| matches!(function.kind, FunctionKind::Model | FunctionKind::Layer);
-    program.functions().iter().filter(is_checked).filter_map(|function| check(program, function).err()).collect()
+    let is_checked =
+        |function: &&Function| matches!(function.kind, FunctionKind::Model | FunctionKind::Layer);
+    program
+        .functions()
+        .iter()
+        .filter(is_checked)
+        .filter_map(|function| check(program, function).err())
+        .collect()
 }
 
 /// One combination of assumptions.
@@ -74,14 +80,20 @@ fn check(program: &Program, function: &Function) -> Result<(), Diagnostic> {
 
 /// Says in an error which size was assumed, if its message shows it.
 fn with_assumed(function: &Function, trial: Trial, error: Diagnostic) -> Diagnostic {
-    let shown = error.message.split(|c: char| !c.is_ascii_digit()).any(|number| number == trial.size.to_string());
+    let shown = error
+        .message
+        .split(|c: char| !c.is_ascii_digit())
+        .any(|number| number == trial.size.to_string());
     let named = |dim: &Dim| match &dim.kind {
         DimKind::Name(name) => Some((name.clone(), dim.span)),
         DimKind::Size(_) | DimKind::Ellipsis => None,
     };
-    let first = function.inputs.iter().flat_map(|input| input.dims.iter().flatten()).find_map(named);
+    let first =
+        function.inputs.iter().flat_map(|input| input.dims.iter().flatten()).find_map(named);
     match first.filter(|_| shown) {
-        Some((name, span)) => error.also(span, format!("`{name}` is taken to be {} for this check", trial.size)),
+        Some((name, span)) => {
+            error.also(span, format!("`{name}` is taken to be {} for this check", trial.size))
+        }
         None => error,
     }
 }
@@ -95,7 +107,8 @@ fn first(errors: Vec<Diagnostic>) -> Diagnostic {
 fn trials(function: &Function) -> Vec<Trial> {
     let open_rank = !has_ranks(function);
     let ranks = if open_rank { &RANKS[..] } else { &RANKS[..1] };
-    let samples: Vec<usize> = if has_sizes(function) { (3..=32).chain(SAMPLES).collect() } else { Vec::new() };
+    let samples: Vec<usize> =
+        if has_sizes(function) { (3..=32).chain(SAMPLES).collect() } else { Vec::new() };
     let mut trials = Vec::new();
     for dtype in [DType::F32, DType::I32] {
         for size in SIZES.into_iter().chain(samples.iter().copied()) {
@@ -112,14 +125,17 @@ fn required(function: &Function) -> impl Iterator<Item = &Input> {
 
 /// Returns whether the header states the rank of each required input.
 fn has_ranks(function: &Function) -> bool {
-    let is_stated =
-        |input: &Input| input.dims.as_ref().is_some_and(|dims| dims.iter().all(|dim| dim.kind != DimKind::Ellipsis));
+    let is_stated = |input: &Input| {
+        input.dims.as_ref().is_some_and(|dims| dims.iter().all(|dim| dim.kind != DimKind::Ellipsis))
+    };
     required(function).all(is_stated)
 }
 
 /// Returns whether the header leaves nothing open but the first size of inputs.
 fn has_sizes(function: &Function) -> bool {
-    let is_fixed = |input: &Input| input.dims.iter().flatten().skip(1).all(|dim| matches!(dim.kind, DimKind::Size(_)));
+    let is_fixed = |input: &Input| {
+        input.dims.iter().flatten().skip(1).all(|dim| matches!(dim.kind, DimKind::Size(_)))
+    };
     has_ranks(function) && required(function).all(is_fixed)
 }
 
@@ -129,13 +145,17 @@ fn has_defaults(function: &Function) -> bool {
 
 /// Returns the type that is assumed for an input.
 fn assumed(input: &Input, trial: Trial) -> TensorType {
-    let Some(dims) = &input.dims else { return TensorType::new(trial.dtype, vec![trial.size; trial.rank]) };
+    let Some(dims) = &input.dims else {
+        return TensorType::new(trial.dtype, vec![trial.size; trial.rank]);
+    };
     let mut shape = Vec::new();
     for dim in dims {
         match dim.kind {
             DimKind::Size(size) => shape.push(usize::try_from(size).unwrap_or(trial.size)),
             DimKind::Name(_) => shape.push(trial.size),
-            DimKind::Ellipsis => shape.extend(vec![trial.size; trial.rank.saturating_sub(dims.len() - 1)]),
+            DimKind::Ellipsis => {
+                shape.extend(vec![trial.size; trial.rank.saturating_sub(dims.len() - 1)])
+            }
         }
     }
     TensorType::new(trial.dtype, shape)
@@ -143,7 +163,8 @@ fn assumed(input: &Input, trial: Trial) -> TensorType {
 
 fn bindings(function: &Function) -> Bindings {
     let open = function.parameters.iter().flatten().filter(|parameter| parameter.default.is_none());
-    let parameters = open.map(|parameter| (parameter.name.name.clone(), Setting::Int(PARAMETER))).collect();
+    let parameters =
+        open.map(|parameter| (parameter.name.name.clone(), Setting::Int(PARAMETER))).collect();
     Bindings { parameters, ..Bindings::default() }
 }
 
@@ -159,7 +180,12 @@ fn attempt(program: &Program, function: &Function, trial: Trial) -> Result<(), D
             (None, false) => Some(Value::int(trial.size)),
             (None, true) => {
                 let op = Op::Input(input.name.name.clone());
-                Some(Value::Element(evaluator.target.add(op, assumed(input, trial), &[], input.span)?))
+                Some(Value::Element(evaluator.target.add(
+                    op,
+                    assumed(input, trial),
+                    &[],
+                    input.span,
+                )?))
             }
         });
     }
@@ -171,19 +197,23 @@ fn certain(function: &Function, failed: Vec<(Trial, Diagnostic)>) -> Option<Diag
     let is_of = |codes: &[&str], error: &Diagnostic| codes.contains(&error.code);
     let is_stated = has_ranks(function) && has_defaults(function);
     let is_certain = |(_, error): &&(Trial, Diagnostic)| {
-        let is_assumed = error.code == "E0221" || error.message.ends_with(&format!("is `{PARAMETER}`"));
+        let is_assumed =
+            error.code == "E0221" || error.message.ends_with(&format!("is `{PARAMETER}`"));
         let depends_on_values = is_assumed && !has_defaults(function);
         is_of(&OF_NAMES, error) && !depends_on_values || is_stated && is_of(&OF_RANKS, error)
     };
     if let Some((trial, error)) = failed.iter().find(is_certain) {
         return Some(with_assumed(function, *trial, error.clone()));
     }
-    let (first, rest) = failed.split_first().filter(|_| has_sizes(function) && has_defaults(function))?;
+    let (first, rest) =
+        failed.split_first().filter(|_| has_sizes(function) && has_defaults(function))?;
     let message = independent(&first.1, first.0)?;
     // The program itself reports it, perhaps for this number of samples only.
-    let is_own = first.1.code == "E0228" && first.1.labels.first().is_some_and(|label| !label.span.in_library());
+    let is_own = first.1.code == "E0228"
+        && first.1.labels.first().is_some_and(|label| !label.span.in_library());
     let is_same = |(trial, error): &(Trial, Diagnostic)| {
-        trial.dtype != first.0.dtype || independent(error, *trial).is_some_and(|other| other == message)
+        trial.dtype != first.0.dtype
+            || independent(error, *trial).is_some_and(|other| other == message)
     };
     (!is_of(&UNCERTAIN, &first.1) && !is_own && rest.iter().all(is_same))
         .then(|| with_assumed(function, first.0, first.1.clone()))
@@ -192,9 +222,12 @@ fn certain(function: &Function, failed: Vec<(Trial, Diagnostic)>) -> Option<Diag
 /// Returns the message with the number of samples replaced where it begins a shape. `None` if there
 /// are other shapes, with which another number of samples might agree.
 fn independent(error: &Diagnostic, trial: Trial) -> Option<String> {
-    let text =
-        error.message.replace(&format!("[{}, ", trial.size), "[N, ").replace(&format!("[{}]", trial.size), "[N]");
-    let has_shape = text.split('[').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let text = error
+        .message
+        .replace(&format!("[{}, ", trial.size), "[N, ")
+        .replace(&format!("[{}]", trial.size), "[N]");
+    let has_shape =
+        text.split('[').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     (!has_shape).then_some(text)
 }
 
@@ -205,7 +238,10 @@ fn check_training(program: &Program, function: &Function, trial: Trial) -> Resul
         return Ok(());
     }
     let mut bindings = bindings(function);
-    let inputs = function.inputs.iter().map(|input| (input.name.name.clone(), Binding::Tensor(assumed(input, trial))));
+    let inputs = function
+        .inputs
+        .iter()
+        .map(|input| (input.name.name.clone(), Binding::Tensor(assumed(input, trial))));
     bindings.inputs = inputs.collect();
     let Ok(network) = lower(program, Some(&name.name), &bindings) else { return Ok(()) };
     bindings.training = true;
@@ -227,8 +263,10 @@ fn targets(graph: &Graph) -> Vec<Targets> {
     let without_last = |shape: &[usize]| shape[..shape.len().saturating_sub(1)].to_vec();
     let samples = |shape: &[usize]| shape[..shape.len().min(1)].to_vec();
     let all = |dtype: DType, shape: &dyn Fn(&[usize]) -> Vec<usize>| {
-        let types =
-            graph.outputs.iter().map(|(name, id)| (name.clone(), TensorType::new(dtype, shape(graph.shape(*id)))));
+        let types = graph
+            .outputs
+            .iter()
+            .map(|(name, id)| (name.clone(), TensorType::new(dtype, shape(graph.shape(*id)))));
         Targets { types: types.collect(), ..Targets::default() }
     };
     vec![

@@ -37,20 +37,31 @@ impl<'p> Step<'p, '_> {
                 Callable::Builtin(..) => 1,
             };
             let takes = takes.min(tensors.len());
-            let given = tensors[..takes].iter().map(|tensor| Argument { name: None, value: tensor.clone(), span });
+            let given = tensors[..takes].iter().map(|tensor| Argument {
+                name: None,
+                value: tensor.clone(),
+                span,
+            });
             let found = match self.evaluator.apply(&callable, given.collect(), span)? {
                 Value::List(items) => items,
                 item => vec![item].into(),
             };
             if found.len() != takes {
-                let message = format!("`augment` has a layer that is given {takes} tensors and gives {}", found.len());
-                return Err(self.wrong("augment", message).help("give back each tensor that is taken"));
+                let message = format!(
+                    "`augment` has a layer that is given {takes} tensors and gives {}",
+                    found.len()
+                );
+                return Err(self
+                    .wrong("augment", message)
+                    .help("give back each tensor that is taken"));
             }
             tensors.splice(..takes, found);
         }
         self.evaluator.frames.pop();
         let mut tensors = tensors.into_iter();
-        for (input, tensor) in inputs.iter_mut().filter(|input| is_tensor(input)).zip(tensors.by_ref().take(count)) {
+        for (input, tensor) in
+            inputs.iter_mut().filter(|input| is_tensor(input)).zip(tensors.by_ref().take(count))
+        {
             *input = Some(tensor);
         }
         for ((_, target), tensor) in wanted.iter_mut().zip(tensors) {

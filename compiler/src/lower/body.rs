@@ -69,7 +69,11 @@ impl<'a> Body<'a> {
 }
 
 fn whole(span: Span) -> Diagnostic {
-    Diagnostic::error("E0112", span, "this works on whole tensors, so it cannot be called inside a contraction")
+    Diagnostic::error(
+        "E0112",
+        span,
+        "this works on whole tensors, so it cannot be called inside a contraction",
+    )
 }
 
 fn no_value(name: &Ident) -> Diagnostic {
@@ -111,11 +115,20 @@ impl Target for Body<'_> {
         self.program.cast(operand, dtype)
     }
 
-    fn binary(&mut self, op: BinaryOp, [left, right]: [scalar::Value; 2], _: Span) -> Lowered<scalar::Value> {
+    fn binary(
+        &mut self,
+        op: BinaryOp,
+        [left, right]: [scalar::Value; 2],
+        _: Span,
+    ) -> Lowered<scalar::Value> {
         Ok(self.program.binary(op, left, right))
     }
 
-    fn select(&mut self, [condition, then, otherwise]: [scalar::Value; 3], _: Span) -> Lowered<scalar::Value> {
+    fn select(
+        &mut self,
+        [condition, then, otherwise]: [scalar::Value; 3],
+        _: Span,
+    ) -> Lowered<scalar::Value> {
         Ok(self.program.select(condition, then, otherwise))
     }
 
@@ -162,8 +175,10 @@ impl Target for Body<'_> {
         _: &[Value<'p, scalar::Value>],
         spans: &Spans,
     ) -> Lowered<Value<'p, scalar::Value>> {
-        let message =
-            format!("`{}` works on whole tensors, so it cannot be called inside a contraction", function.name);
+        let message = format!(
+            "`{}` works on whole tensors, so it cannot be called inside a contraction",
+            function.name
+        );
         Err(Diagnostic::error("E0112", spans.call, message).help("call it in a statement before"))
     }
 
@@ -173,7 +188,11 @@ impl Target for Body<'_> {
         contraction: &'p ast::Contraction,
     ) -> Lowered<Value<'p, scalar::Value>> {
         let span = contraction.output.span;
-        Err(Diagnostic::error("E0112", span, "this function contracts, so it cannot be called inside a contraction"))
+        Err(Diagnostic::error(
+            "E0112",
+            span,
+            "this function contracts, so it cannot be called inside a contraction",
+        ))
     }
 
     fn weight<'p>(
@@ -216,7 +235,11 @@ impl Target for Body<'_> {
 
 impl<'p> Evaluator<'p, Body<'_>> {
     /// Lowers the expression that the contraction aggregates.
-    pub fn aggregated(&mut self, scope: &Scope<'p, scalar::Value>, expr: &'p Expr) -> Lowered<scalar::Value> {
+    pub fn aggregated(
+        &mut self,
+        scope: &Scope<'p, scalar::Value>,
+        expr: &'p Expr,
+    ) -> Lowered<scalar::Value> {
         // The type of `A[..] == B[..] ? C[..]` is the common type of all three.
         if let ExprKind::Conditional { condition, then, otherwise: None } = &expr.kind
             && let ExprKind::Binary { op: Operator::Eq, left, right } = &condition.kind
@@ -251,23 +274,35 @@ impl<'p> Evaluator<'p, Body<'_>> {
             Some(Value::Element(node)) => {
                 let shape = body.graph.shape(node);
                 if shape.len() != index.len() {
-                    let message =
-                        format!("`{}` has {}, and is given {} indices", tensor.name, axes(shape.len()), index.len());
+                    let message = format!(
+                        "`{}` has {}, and is given {} indices",
+                        tensor.name,
+                        axes(shape.len()),
+                        index.len()
+                    );
                     let error = Diagnostic::error("E0212", span, message);
                     return Err(error.help(format!("its shape is {shape:?}")));
                 }
-                let open = matches!(indices.first(), Some(first) if first.kind == ExprKind::Ellipsis);
+                let open =
+                    matches!(indices.first(), Some(first) if first.kind == ExprKind::Ellipsis);
                 if open && !shape.starts_with(&body.leading) {
-                    let message =
-                        format!("`...` stands for the sizes {:?}, but `{}` has {shape:?}", body.leading, tensor.name);
+                    let message = format!(
+                        "`...` stands for the sizes {:?}, but `{}` has {shape:?}",
+                        body.leading, tensor.name
+                    );
                     return Err(Diagnostic::error("E0213", span, message));
                 }
                 Ok(Value::Element(body.read(node, index)))
             }
             Some(Value::Constant(constant)) if index.is_empty() => Ok(Value::Constant(constant)),
             Some(Value::Constant(_)) => {
-                let message = format!("`{}` is a constant, and is given {} indices", tensor.name, index.len());
-                Err(Diagnostic::error("E0212", span, message).help(format!("write `{}[]`", tensor.name)))
+                let message = format!(
+                    "`{}` is a constant, and is given {} indices",
+                    tensor.name,
+                    index.len()
+                );
+                Err(Diagnostic::error("E0212", span, message)
+                    .help(format!("write `{}[]`", tensor.name)))
             }
             Some(_) => Ok(Value::List(List::default())),
             None => Err(no_value(tensor)),
@@ -275,18 +310,25 @@ impl<'p> Evaluator<'p, Body<'_>> {
     }
 
     /// Returns the coordinates that the indices stand for, with `...` expanded.
-    pub fn coordinates(&mut self, scope: &Scope<'p, scalar::Value>, indices: &'p [Expr]) -> Lowered<Vec<Coordinate>> {
+    pub fn coordinates(
+        &mut self,
+        scope: &Scope<'p, scalar::Value>,
+        indices: &'p [Expr],
+    ) -> Lowered<Vec<Coordinate>> {
         let mut coordinates = Vec::with_capacity(indices.len());
         for index in indices {
             match &index.kind {
                 ExprKind::Ellipsis => {
                     for axis in 0..self.target.leading.len() {
-                        let variable = self.target.variables.number(&format!("axis{axis}"), index.span, true);
+                        let variable =
+                            self.target.variables.number(&format!("axis{axis}"), index.span, true);
                         coordinates.push(Coordinate::Affine(Affine::var(variable).into()));
                     }
                 }
                 // An item of a compile-time list is a constant, not an access.
-                ExprKind::Access { tensor, indices } if !scope.names.contains_key(tensor.name.as_str()) => {
+                ExprKind::Access { tensor, indices }
+                    if !scope.names.contains_key(tensor.name.as_str()) =>
+                {
                     let read = match self.read(scope, tensor, indices, index.span)? {
                         Value::Element(read) => read,
                         // `S[]` is the constant `S`.
@@ -297,9 +339,11 @@ impl<'p> Evaluator<'p, Body<'_>> {
                     };
                     let dtype = self.target.dtype_of(read);
                     if !dtype.is_integer() {
-                        let message = format!("an index must be of an integer type, and this is {dtype}");
-                        return Err(Diagnostic::error("E0204", index.span, message)
-                            .help("convert the tensor with `as_int(T, 32)` in a statement before"));
+                        let message =
+                            format!("an index must be of an integer type, and this is {dtype}");
+                        return Err(Diagnostic::error("E0204", index.span, message).help(
+                            "convert the tensor with `as_int(T, 32)` in a statement before",
+                        ));
                     }
                     coordinates.push(Coordinate::Access(read));
                 }
@@ -311,12 +355,19 @@ impl<'p> Evaluator<'p, Body<'_>> {
 
     /// Returns an affine polynomial over index variables. Division is exact here: `i/2` is a half
     /// for odd `i`.
-    pub fn polynomial(&mut self, scope: &Scope<'p, scalar::Value>, expr: &'p Expr) -> Lowered<RationalAffine> {
-        let not_affine =
-            |what: &str| Diagnostic::error("E0108", expr.span, format!("this index is not affine: {what}"));
+    pub fn polynomial(
+        &mut self,
+        scope: &Scope<'p, scalar::Value>,
+        expr: &'p Expr,
+    ) -> Lowered<RationalAffine> {
+        let not_affine = |what: &str| {
+            Diagnostic::error("E0108", expr.span, format!("this index is not affine: {what}"))
+        };
         let overflow = || overflow(expr.span);
         match &expr.kind {
-            ExprKind::Name(name) if !name.capital && !scope.names.contains_key(name.name.as_str()) => {
+            ExprKind::Name(name)
+                if !name.capital && !scope.names.contains_key(name.name.as_str()) =>
+            {
                 let variable = self.target.variables.number(&name.name, name.span, false);
                 Ok(Affine::var(variable).into())
             }
@@ -330,7 +381,8 @@ impl<'p> Evaluator<'p, Body<'_>> {
                 right.and_then(|right| left.add(&right)).ok_or_else(overflow)
             }
             ExprKind::Binary { op: op @ (Operator::Mul | Operator::Div), left, right } => {
-                let (mut left, mut right) = (self.polynomial(scope, left)?, self.polynomial(scope, right)?);
+                let (mut left, mut right) =
+                    (self.polynomial(scope, left)?, self.polynomial(scope, right)?);
                 if *op == Operator::Mul && left.numerator().is_constant() {
                     std::mem::swap(&mut left, &mut right);
                 }

@@ -13,7 +13,9 @@ use super::value::{List, Value};
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::gradient;
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op, equals};
+use crate::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op, equals,
+};
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
@@ -43,9 +45,15 @@ pub(super) fn call<'p>(
         }
         "einsum" => einsum(call.tensors, arguments, spans),
         "fill" => call.fill().map(Value::Element),
-        "random_seed" => Ok(Value::Element(call.tensors.hidden(Network::SEED, TensorType::new(DType::U32, [2])))),
-        "training_step" => Ok(Value::Element(call.tensors.hidden(Network::STEP, TensorType::scalar(DType::F32)))),
-        "rate_factor" => Ok(Value::Element(call.tensors.hidden(Network::RATE, TensorType::scalar(DType::F32)))),
+        "random_seed" => {
+            Ok(Value::Element(call.tensors.hidden(Network::SEED, TensorType::new(DType::U32, [2]))))
+        }
+        "training_step" => {
+            Ok(Value::Element(call.tensors.hidden(Network::STEP, TensorType::scalar(DType::F32))))
+        }
+        "rate_factor" => {
+            Ok(Value::Element(call.tensors.hidden(Network::RATE, TensorType::scalar(DType::F32))))
+        }
         "sample_weight" => Ok(call.sample_weight()),
         "gradient_norm" => call.tensors.gradient_norm(spans.call).map(Value::Element),
         "weight_path" => Ok(Value::Symbol(call.tensors.descent(spans.call)?.path.clone())),
@@ -107,18 +115,21 @@ impl<'p> Call<'_, 'p> {
             return Ok((tensor, shape));
         }
         let message = format!("an index must be of an integer type, and this is {dtype}");
-        Err(Diagnostic::error("E0204", self.spans.argument(argument), message).help("convert it with `as_int(X, 32)`"))
+        Err(Diagnostic::error("E0204", self.spans.argument(argument), message)
+            .help("convert it with `as_int(X, 32)`"))
     }
 
     fn integer(&self, argument: usize) -> Lowered<usize> {
         match self.arguments.get(argument) {
-            Some(Value::Constant(Constant::Int(value))) if *value >= 0 => {
-                usize::try_from(*value).map_err(|_| self.wrong(argument, format!("{value} is too large")))
+            Some(Value::Constant(Constant::Int(value))) if *value >= 0 => usize::try_from(*value)
+                .map_err(|_| self.wrong(argument, format!("{value} is too large"))),
+            Some(Value::Constant(Constant::Int(value))) => Err(self.wrong(
+                argument,
+                format!("`{}` does not take the negative number {value} here", self.name),
+            )),
+            _ => {
+                Err(self.wrong(argument, format!("`{}` takes an integer constant here", self.name)))
             }
-            Some(Value::Constant(Constant::Int(value))) => {
-                Err(self.wrong(argument, format!("`{}` does not take the negative number {value} here", self.name)))
-            }
-            _ => Err(self.wrong(argument, format!("`{}` takes an integer constant here", self.name))),
         }
     }
 
@@ -137,14 +148,22 @@ impl<'p> Call<'_, 'p> {
     /// Returns the sizes in a list argument.
     fn list(&self, argument: usize) -> Lowered<Vec<usize>> {
         let wrong = |value: &Value<'p, NodeId>| {
-            self.wrong(argument, format!("`{}` takes a list of sizes here, and this is {}", self.name, value.kind()))
+            self.wrong(
+                argument,
+                format!("`{}` takes a list of sizes here, and this is {}", self.name, value.kind()),
+            )
         };
         let Some(Value::List(items)) = self.arguments.get(argument) else {
-            return Err(wrong(self.arguments.get(argument).unwrap_or(&Value::List(List::default()))));
+            return Err(wrong(
+                self.arguments.get(argument).unwrap_or(&Value::List(List::default())),
+            ));
         };
         let sizes = items.iter().map(|item| match item {
             Value::Constant(Constant::Int(size)) => usize::try_from(*size).map_err(|_| {
-                self.wrong(argument, format!("`{}` takes a list of sizes here, and {size} is none", self.name))
+                self.wrong(
+                    argument,
+                    format!("`{}` takes a list of sizes here, and {size} is none", self.name),
+                )
             }),
             _ => Err(wrong(item)),
         });
@@ -195,7 +214,9 @@ impl<'p> Call<'_, 'p> {
         let shape = self.list(0)?;
         let (value, rank) = self.tensor_shape(1)?;
         if !rank.is_empty() {
-            return Err(self.wrong(1, format!("`fill` takes one number, and this has the shape {rank:?}")));
+            return Err(
+                self.wrong(1, format!("`fill` takes one number, and this has the shape {rank:?}"))
+            );
         }
         let ty = TensorType::new(self.tensors.dtype(value), shape);
         let mut form = Form::new(Aggregation::Assign);
@@ -214,7 +235,8 @@ impl<'p> Call<'_, 'p> {
             Some(value) => (vec![value.clone()], false),
             None => (Vec::new(), false),
         };
-        let nodes = items.into_iter().map(|item| self.tensors.element(item, self.spans.argument(1)));
+        let nodes =
+            items.into_iter().map(|item| self.tensors.element(item, self.spans.argument(1)));
         let nodes = nodes.collect::<Lowered<Vec<NodeId>>>()?;
         let found = gradient::gradient(&mut self.tensors.graph, of, &nodes);
         self.tensors.graph.budget.check().map_err(|exceeded| exceeded.at(self.spans.call))?;
@@ -222,14 +244,22 @@ impl<'p> Call<'_, 'p> {
             gradient::Error::NotOneValue(ty) => {
                 let message = format!("`grad` differentiates one float, and this is {ty}");
                 let error = Diagnostic::error("E0236", self.spans.argument(0), message);
-                if ty.dtype.is_float() { error.help("add it up, as in `grad(sum(L), X)`") } else { error }
+                if ty.dtype.is_float() {
+                    error.help("add it up, as in `grad(sum(L), X)`")
+                } else {
+                    error
+                }
             }
             gradient::Error::TooLarge { .. } | gradient::Error::Exceeded => {
                 Diagnostic::error("E0236", self.spans.call, error.to_string())
             }
         })?;
         let mut found = found.into_iter().map(Value::Element);
-        Ok(if is_list { Value::List(found.collect()) } else { found.next().unwrap_or(Value::List(List::default())) })
+        Ok(if is_list {
+            Value::List(found.collect())
+        } else {
+            found.next().unwrap_or(Value::List(List::default()))
+        })
     }
 
     /// Returns the argument itself, and stops gradients.
@@ -267,7 +297,9 @@ impl<'p> Call<'_, 'p> {
         let old = self.tensors.graph.node(tensor).ty.clone();
         let new = TensorType::new(old.dtype, self.sizes()?);
         if old.checked_elements() != new.checked_elements() {
-            let count = |ty: &TensorType| ty.checked_elements().map_or("too many".to_owned(), |n| n.to_string());
+            let count = |ty: &TensorType| {
+                ty.checked_elements().map_or("too many".to_owned(), |n| n.to_string())
+            };
             let message = format!(
                 "the shape {:?} has {} elements, and {:?} has {}",
                 old.shape,
@@ -310,10 +342,17 @@ impl<'p> Call<'_, 'p> {
         };
         let numbers = items.iter().map(|item| match item {
             Value::Constant(number) => Ok(*number),
-            _ => Err(self.wrong(0, format!("`vector` takes a list of numbers, and this has {} in it", item.kind()))),
+            _ => Err(self.wrong(
+                0,
+                format!("`vector` takes a list of numbers, and this has {} in it", item.kind()),
+            )),
         });
         let numbers = numbers.collect::<Lowered<Vec<Constant>>>()?;
-        let dtype = numbers.iter().map(|number| number.scalar().dtype).reduce(DType::meet).unwrap_or(DType::F32);
+        let dtype = numbers
+            .iter()
+            .map(|number| number.scalar().dtype)
+            .reduce(DType::meet)
+            .unwrap_or(DType::F32);
         let values = numbers.into_iter().map(|number| number.cast(dtype)).collect();
         let ty = TensorType::new(dtype, [items.len()]);
         self.add(Op::Elements(values), ty, &[]).map(Value::Element)
@@ -336,7 +375,9 @@ impl<'p> Call<'_, 'p> {
         form.access(0, at.iter().map(fixed));
         form.access(
             1,
-            [Index { affine: Affine::constant(0), access: Some(0) }].into_iter().chain(inner.iter().map(fixed)),
+            [Index { affine: Affine::constant(0), access: Some(0) }]
+                .into_iter()
+                .chain(inner.iter().map(fixed)),
         );
         form.contraction.output = [at, inner].concat();
         let value = form.leaf(1, ty.dtype);
@@ -368,7 +409,8 @@ impl<'p> Call<'_, 'p> {
         let (rows, shape) = self.rows(1)?;
         let (_, into) = self.tensor_shape(2)?;
         let Some(rest) = from.strip_prefix(shape.as_slice()) else {
-            let message = format!("the shape {from:?} does not start with {shape:?}, that of the indices");
+            let message =
+                format!("the shape {from:?} does not start with {shape:?}, that of the indices");
             return Err(Diagnostic::error("E0213", self.spans.argument(0), message));
         };
         let Some(&count) = into.first() else {
@@ -382,7 +424,8 @@ impl<'p> Call<'_, 'p> {
         form.access(1, at.iter().chain(&inner).map(fixed));
         form.contraction.output = [row, inner].concat();
         let value = form.leaf(1, ty.dtype);
-        let valid = equals(&mut form.contraction.body, 0, self.tensors.dtype(rows), &Affine::var(0));
+        let valid =
+            equals(&mut form.contraction.body, 0, self.tensors.dtype(rows), &Affine::var(0));
         form.contraction.body.results = vec![value, valid];
         self.add(form.op(), ty, &[rows, values])
     }
@@ -397,15 +440,17 @@ impl<'p> Call<'_, 'p> {
         ];
         let value = self.arguments.get(argument);
         let way = ways.iter().find(|(name, _)| value == Some(&Value::Symbol((*name).into())));
-        way.map(|(_, way)| *way)
-            .ok_or_else(|| self.wrong(argument, format!("`{}` takes sum, product, max or min here", self.name)))
+        way.map(|(_, way)| *way).ok_or_else(|| {
+            self.wrong(argument, format!("`{}` takes sum, product, max or min here", self.name))
+        })
     }
 
     /// Reduces to the shape `to`, which is aligned at the last axis. Axes that `to` lacks, or has
     /// with size 1, are aggregated over.
     fn reduce(&mut self, to: Vec<usize>, aggregation: Aggregation) -> Lowered<NodeId> {
         let (tensor, from) = self.tensor_shape(0)?;
-        let fits = to.len() <= from.len() && to.iter().rev().zip(from.iter().rev()).all(|(t, f)| t == f || *t == 1);
+        let fits = to.len() <= from.len()
+            && to.iter().rev().zip(from.iter().rev()).all(|(t, f)| t == f || *t == 1);
         if !fits {
             let message = format!("the shape {from:?} does not reduce to {to:?}");
             return Err(Diagnostic::error("E0213", self.spans.call, message));
@@ -415,8 +460,9 @@ impl<'p> Call<'_, 'p> {
         let at = form.variables("i", &from);
         form.access(0, at.iter().map(fixed));
         let kept = at[from.len() - ty.rank()..].iter().zip(&ty.shape);
-        form.contraction.output =
-            kept.map(|(i, size)| if *size == 1 { Affine::constant(0) } else { i.clone() }).collect();
+        form.contraction.output = kept
+            .map(|(i, size)| if *size == 1 { Affine::constant(0) } else { i.clone() })
+            .collect();
         let value = form.leaf(0, ty.dtype);
         form.contraction.body.results = vec![value];
         self.add(form.op(), ty, &[tensor])
@@ -426,7 +472,8 @@ impl<'p> Call<'_, 'p> {
         let state = self.tensor(0)?;
         let ty = self.tensors.graph.node(state).ty.clone();
         if ty != TensorType::new(DType::U32, [3, 2048]) {
-            let message = format!("the state of the generator is a u32[3, 2048], and this is a {ty}");
+            let message =
+                format!("the state of the generator is a u32[3, 2048], and this is a {ty}");
             return Err(Diagnostic::error("E0204", self.spans.argument(0), message));
         }
         let result = TensorType::new(DType::F32, self.sizes()?);
@@ -443,7 +490,11 @@ impl<'p> Call<'_, 'p> {
                 self.wrong(1, format!("there is no part {number} in a tuple of {}", parts.len()))
                     .help("parts are counted from 0")
             }),
-            _ => Err(Diagnostic::error("E0204", self.spans.argument(0), format!("`{}` takes a tuple", self.name))),
+            _ => Err(Diagnostic::error(
+                "E0204",
+                self.spans.argument(0),
+                format!("`{}` takes a tuple", self.name),
+            )),
         }
     }
 }
@@ -478,7 +529,11 @@ impl Form {
         let first = self.contraction.indices.len();
         for (number, &size) in sizes.iter().enumerate() {
             let high = i64::try_from(size).unwrap_or(i64::MAX);
-            self.contraction.indices.push(IndexRange { name: format!("{name}{number}"), low: 0, high });
+            self.contraction.indices.push(IndexRange {
+                name: format!("{name}{number}"),
+                low: 0,
+                high,
+            });
         }
         (first..self.contraction.indices.len()).map(Affine::var).collect()
     }

@@ -43,8 +43,14 @@ impl<'p, T: Target> Evaluator<'p, T> {
     ) -> Lowered<Callable<'p, T::Element>> {
         match value {
             Value::Callable(callable) => Ok(callable.clone()),
-            Value::Symbol(name) => self.callee(name, caller).ok_or_else(|| self.unknown(name, span)),
-            _ => Err(Diagnostic::error("E0221", span, format!("this is {}, which cannot be called", value.kind()))),
+            Value::Symbol(name) => {
+                self.callee(name, caller).ok_or_else(|| self.unknown(name, span))
+            }
+            _ => Err(Diagnostic::error(
+                "E0221",
+                span,
+                format!("this is {}, which cannot be called", value.kind()),
+            )),
         }
     }
 
@@ -104,7 +110,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let callable = match callable {
             // A function takes its default hyper-parameters here, even if the input is known at
             // compile time.
-            Callable::Function(function) => Callable::Instance(Instance::new(function, Vec::new(), None)),
+            Callable::Function(function) => {
+                Callable::Instance(Instance::new(function, Vec::new(), None))
+            }
             callable => callable,
         };
         self.apply(&callable, vec![Argument { name: None, value: input, span }], span)
@@ -125,7 +133,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let path = instance.path.borrow().clone().unwrap_or_default();
         let drawn = self.drawn.get(&path).copied().unwrap_or(0);
         self.frames.push(Frame::drawing(path.clone(), drawn));
-        self.renewals.push(instance.renewals.iter().map(|renewal| (renewal.clone(), false)).collect());
+        self.renewals
+            .push(instance.renewals.iter().map(|renewal| (renewal.clone(), false)).collect());
         let outputs = self.call(function, &instance.parameters, arguments, span);
         if let Some(frame) = self.frames.pop() {
             self.drawn.insert(path.clone(), frame.drawn());
@@ -169,7 +178,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
     /// numbered.
     pub fn place_all(&mut self, value: &Value<'p, T::Element>, name: &str) {
         match value {
-            Value::Callable(Callable::Instance(instance)) if instance.function.kind != FunctionKind::Function => {
+            Value::Callable(Callable::Instance(instance))
+                if instance.function.kind != FunctionKind::Function =>
+            {
                 self.place(instance, name);
             }
             Value::List(items) if value.has_callables() => {
@@ -203,7 +214,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let inside = || -> Lowered<Value<'p, T::Element>> {
             self.bind_parameters(&mut scope, parameters)?;
             self.bind(&mut scope, arguments)?;
-            if let (FunctionKind::Optimizer, Some(trained)) = (function.kind, function.inputs.first()) {
+            if let (FunctionKind::Optimizer, Some(trained)) =
+                (function.kind, function.inputs.first())
+            {
                 return self.optimise(&mut scope, &trained.name.name);
             }
             self.run(&mut scope, &function.body)?;
@@ -221,7 +234,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
 
     /// Runs an optimizer on a trained weight, which its body calls `name`. Returns the weight's
     /// next value.
-    fn optimise(&mut self, scope: &mut Scope<'p, T::Element>, name: &'p str) -> Lowered<Value<'p, T::Element>> {
+    fn optimise(
+        &mut self,
+        scope: &mut Scope<'p, T::Element>,
+        name: &'p str,
+    ) -> Lowered<Value<'p, T::Element>> {
         let before = scope.lookup(name);
         let path = match &before {
             Some(Value::Element(element)) => self.target.path(*element),
@@ -280,7 +297,10 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 Value::List(_) | Value::Symbol(_) | Value::Callable(_) => None,
             };
             if !input.name.capital && value.has_elements() {
-                let message = format!("`{}` is known at compile time, and a tensor is given", input.name.name);
+                let message = format!(
+                    "`{}` is known at compile time, and a tensor is given",
+                    input.name.name
+                );
                 return Err(Diagnostic::error("E0204", input.span, message));
             }
             self.choose(scope, input, &value)?;
@@ -306,7 +326,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
             return Ok(());
         }
         let choices: Vec<String> = choices.iter().map(Value::to_string).collect();
-        let message = format!("`{}` must be one of {}, and is `{value}`", parameter.name.name, listed(&choices));
+        let message = format!(
+            "`{}` must be one of {}, and is `{value}`",
+            parameter.name.name,
+            listed(&choices)
+        );
         let error = Diagnostic::error("E0222", parameter.span, message);
         Err(match did_you_mean(&value.to_string(), choices.iter().map(String::as_str)) {
             Some(help) => error.help(help),
@@ -324,7 +348,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
             let is_name = argument.name.as_ref().is_some_and(|name| name.name == "name");
             let value = match &argument.value.kind {
                 // The value of `name = …` is taken literally, even if a function has that name.
-                ExprKind::Name(text) if is_name && !text.capital && scope.lookup(&text.name).is_none() => {
+                ExprKind::Name(text)
+                    if is_name && !text.capital && scope.lookup(&text.name).is_none() =>
+                {
                     Value::Symbol(text.name.as_str().into())
                 }
                 _ => self.expression(scope, &argument.value)?,
@@ -339,7 +365,10 @@ impl<'p, T: Target> Evaluator<'p, T> {
         match self.expression(scope, condition)? {
             Value::Constant(constant) => Ok(constant.is_true()),
             value => {
-                let message = format!("a condition must be known at compile time, and this is {}", value.kind());
+                let message = format!(
+                    "a condition must be known at compile time, and this is {}",
+                    value.kind()
+                );
                 Err(Diagnostic::error("E0223", condition.span, message)
                     .help("to choose between tensors place by place, write `C ? A : B`"))
             }
@@ -366,10 +395,14 @@ fn instance<'p, E>(
             return Err(Diagnostic::error("E0208", span, message));
         };
         let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if !text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || !text.chars().all(is_letter) {
+        if !text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            || !text.chars().all(is_letter)
+        {
             let message = format!("`{text}` is no name for a layer");
             let error = Diagnostic::error("E0208", span, message);
-            return Err(error.help("a name is made of letters, digits and `_`: it is a part of the paths of weights"));
+            return Err(error.help(
+                "a name is made of letters, digits and `_`: it is a part of the paths of weights",
+            ));
         }
         name = Some(Rc::from(text));
     }
@@ -379,13 +412,18 @@ fn instance<'p, E>(
 
 /// Spreads a single list argument over the inputs of a function with several inputs. If only one of
 /// them is required, the list must contain tensors.
-fn spread<'p, E: Clone>(function: &Function, mut arguments: Vec<Argument<'p, E>>) -> Vec<Argument<'p, E>> {
+fn spread<'p, E: Clone>(
+    function: &Function,
+    mut arguments: Vec<Argument<'p, E>>,
+) -> Vec<Argument<'p, E>> {
     let required = function.inputs.iter().filter(|input| input.default.is_none()).count();
     match arguments.as_slice() {
         [Argument { name: None, value: value @ Value::List(_), .. }]
             if required > 1 || function.inputs.len() > 1 && value.has_elements() =>
         {
-            let Some(Argument { value: Value::List(items), span, .. }) = arguments.pop() else { return arguments };
+            let Some(Argument { value: Value::List(items), span, .. }) = arguments.pop() else {
+                return arguments;
+            };
             items.iter().map(|value| Argument { name: None, value: value.clone(), span }).collect()
         }
         _ => arguments,
@@ -424,12 +462,18 @@ fn arrange<'p, E>(
                 return Err(Diagnostic::error("E0224", argument.span, message));
             }
             None => {
-                let message = format!("{} takes {} arguments here, not {count}", title(function), parameters.len());
+                let message = format!(
+                    "{} takes {} arguments here, not {count}",
+                    title(function),
+                    parameters.len()
+                );
                 return Err(Diagnostic::error("E0208", span, message));
             }
         }
     }
-    if let Some(at) = (0..found.len()).find(|&at| found[at].is_none() && parameters[at].default.is_none()) {
+    if let Some(at) =
+        (0..found.len()).find(|&at| found[at].is_none() && parameters[at].default.is_none())
+    {
         return Err(missing(function, &parameters[at], span));
     }
     Ok(found)

@@ -43,7 +43,10 @@ impl<'p> Calls<'p> {
     /// Creates an empty graph with this name. The functions to call are those of `program`'s
     /// library.
     pub fn new(program: &'p Program, name: &str, budget: &Budget) -> Calls<'p> {
-        Calls { evaluator: Evaluator::new(program, Tensors::new(name, budget), false), known: HashMap::new() }
+        Calls {
+            evaluator: Evaluator::new(program, Tensors::new(name, budget), false),
+            known: HashMap::new(),
+        }
     }
 
     pub fn graph(&self) -> &Graph {
@@ -53,7 +56,8 @@ impl<'p> Calls<'p> {
     /// Adds an input of the graph. If its value is `known` already, [`Calls::known()`] folds with
     /// it; the node remains an input.
     pub fn input(&mut self, name: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
-        let node = self.evaluator.target.add(Op::Input(name.to_owned()), ty, &[], Span::default())?;
+        let node =
+            self.evaluator.target.add(Op::Input(name.to_owned()), ty, &[], Span::default())?;
         self.known.extend(known.map(|tensor| (node, Some(tensor))));
         Ok(node)
     }
@@ -134,28 +138,41 @@ impl<'p> Calls<'p> {
         let declared = function.parameters.as_deref().unwrap_or_default();
         let mut given: Vec<Option<Value<'p, NodeId>>> = declared.iter().map(|_| None).collect();
         for (name, value) in parameters {
-            let Some(number) = declared.iter().position(|parameter| parameter.name.name == name) else {
-                return Err(Diagnostic::error("E0224", function.span, format!("there is no attribute `{name}`")));
+            let Some(number) = declared.iter().position(|parameter| parameter.name.name == name)
+            else {
+                return Err(Diagnostic::error(
+                    "E0224",
+                    function.span,
+                    format!("there is no attribute `{name}`"),
+                ));
             };
             given[number] = Some(value_of(value));
         }
         let callable = Callable::Instance(Instance::new(function, given, None));
         let argument = |value| Argument { name: None, value: value_of(value), span: function.span };
-        let value = self.evaluator.apply(&callable, inputs.into_iter().map(argument).collect(), function.span)?;
+        let value = self.evaluator.apply(
+            &callable,
+            inputs.into_iter().map(argument).collect(),
+            function.span,
+        )?;
         passed(value)
     }
 
     /// Converts a value to a tensor. A number becomes a tensor of rank 0, a list of numbers one of
     /// rank 1 with the type of its first number. An integer becomes an i64, a float an f32.
     pub fn tensor(&mut self, value: &Passed) -> Lowered<NodeId> {
-        let scalars = |items: &[Passed]| -> Option<Vec<Scalar>> { items.iter().map(scalar).collect() };
+        let scalars =
+            |items: &[Passed]| -> Option<Vec<Scalar>> { items.iter().map(scalar).collect() };
         match value {
             Passed::Tensor(node) => Ok(*node),
             Passed::List(items) if let Some(scalars) = scalars(items) => {
                 let dtype = scalars.first().map_or(DType::I64, |scalar| scalar.dtype);
                 let ty = TensorType::new(dtype, [scalars.len()]);
-                let tensor = Tensor::from_scalars(ty, scalars.into_iter().map(|scalar| scalar.cast(dtype)));
-                let error = || Diagnostic::error("E0214", Span::default(), "a list is larger than any memory");
+                let tensor =
+                    Tensor::from_scalars(ty, scalars.into_iter().map(|scalar| scalar.cast(dtype)));
+                let error = || {
+                    Diagnostic::error("E0214", Span::default(), "a list is larger than any memory")
+                };
                 self.constant(&tensor.ok_or_else(error)?)
             }
             value => match scalar(value) {

@@ -22,7 +22,9 @@ impl Constant {
     pub fn scalar(self) -> Scalar {
         match self {
             Constant::Bool(value) => Scalar::bool(value),
-            Constant::Int(value) => i32::try_from(value).map_or(Scalar::from_i64(DType::I64, value), Scalar::i32),
+            Constant::Int(value) => {
+                i32::try_from(value).map_or(Scalar::from_i64(DType::I64, value), Scalar::i32)
+            }
             Constant::Float(value) => Scalar::f32(value as f32),
         }
     }
@@ -42,7 +44,8 @@ impl Constant {
                 (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value).then_some(value as i32)
             }
         };
-        let error = || Diagnostic::error("E0203", span, "this number does not fit a 32-bit integer");
+        let error =
+            || Diagnostic::error("E0203", span, "this number does not fit a 32-bit integer");
         whole.map(|value| Constant::Int(value.into())).ok_or_else(error)
     }
 
@@ -85,7 +88,9 @@ impl Constant {
             (UnaryOp::BitNot, Constant::Float(_)) => Err(bits_of_float(span)),
             (UnaryOp::Recip, Constant::Int(0)) => Err(division_by_zero(span)),
             (UnaryOp::Neg | UnaryOp::BitNot | UnaryOp::Abs, _)
-            | (UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round, _) => Ok(Constant::from_wide(op.evaluate(self.wide()))),
+            | (UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round, _) => {
+                Ok(Constant::from_wide(op.evaluate(self.wide())))
+            }
             _ => Ok(Constant::from_wide(op.evaluate(self.wide().cast(DType::F64)))),
         }
     }
@@ -105,12 +110,15 @@ impl Constant {
                 BinaryOp::Div if b == 0 => return Err(division_by_zero(span)),
                 BinaryOp::Div => a.checked_div(b),
                 BinaryOp::ShiftLeft | BinaryOp::ShiftRight if !(0..64).contains(&b) => {
-                    let message = format!("a 64-bit integer is shifted by 0 to 63 bits, not by {b}");
+                    let message =
+                        format!("a 64-bit integer is shifted by 0 to 63 bits, not by {b}");
                     return Err(Diagnostic::error("E0203", span, message));
                 }
                 BinaryOp::ShiftLeft => i64::try_from(i128::from(a) << b).ok(),
                 BinaryOp::Pow if b < 0 => {
-                    return Ok(Constant::from_wide(op.evaluate(left.cast(DType::F64), right.cast(DType::F64))));
+                    return Ok(Constant::from_wide(
+                        op.evaluate(left.cast(DType::F64), right.cast(DType::F64)),
+                    ));
                 }
                 // Powers of -1, 0 and 1 never overflow.
                 BinaryOp::Pow => match (a, u32::try_from(b)) {
@@ -135,5 +143,6 @@ fn division_by_zero(span: Span) -> Diagnostic {
 }
 
 pub(super) fn bits_of_float(span: Span) -> Diagnostic {
-    Diagnostic::error("E0204", span, "bit operations do not take floats").help("convert with `as_int(X, 32)` first")
+    Diagnostic::error("E0204", span, "bit operations do not take floats")
+        .help("convert with `as_int(X, 32)` first")
 }

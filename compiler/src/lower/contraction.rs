@@ -31,7 +31,8 @@ pub(super) fn lower<'p>(
         shape.push(evaluator.size(scope, size)?);
     }
 
-    let sizes = scope.names.values().map(Value::size).fold(scope.names.len(), usize::saturating_add);
+    let sizes =
+        scope.names.values().map(Value::size).fold(scope.names.len(), usize::saturating_add);
     evaluator.spend(sizes / 2, span)?;
     let constants = scope.constants();
     let graph = std::mem::take(&mut evaluator.target.graph);
@@ -42,31 +43,38 @@ pub(super) fn lower<'p>(
         for constraint in &contraction.constraints {
             let polynomial = inside.polynomial(&constants, &constraint.poly)?;
             let bound = inside.integer(&constants, &constraint.bound, "a bound")?;
-            constraints.push(Constraint::new(polynomial, bound).ok_or_else(|| overflow(constraint.span()))?);
+            constraints.push(
+                Constraint::new(polynomial, bound).ok_or_else(|| overflow(constraint.span()))?,
+            );
         }
         Ok((output, value, constraints))
     });
-    let inside = inside
-        .map(|(Body { program, operands, reads, variables, .. }, found)| (program, operands, reads, variables, found));
+    let inside = inside.map(|(Body { program, operands, reads, variables, .. }, found)| {
+        (program, operands, reads, variables, found)
+    });
     evaluator.target.graph = graph;
     let (mut program, mut operands, reads, mut variables, (output, value, constraints)) = inside?;
 
     let (places, matches) = places(output, &mut variables, span);
     if contraction.aggregation == ast::Aggregation::Assign && !matches.is_empty() {
-        let message =
-            format!("it cannot be shown that `=` writes each place of `{}` at most once", contraction.output.name);
-        return Err(
-            Diagnostic::error("E0217", span, message).help("add up with `+`: the places are known only at run time")
+        let message = format!(
+            "it cannot be shown that `=` writes each place of `{}` at most once",
+            contraction.output.name
         );
+        return Err(Diagnostic::error("E0217", span, message)
+            .help("add up with `+`: the places are known only at run time"));
     }
-    let indices = bounded(&places, &shape, &reads, |read| evaluator.target.graph.shape(operands[read.operand]));
+    let indices = bounded(&places, &shape, &reads, |read| {
+        evaluator.target.graph.shape(operands[read.operand])
+    });
     let points = Points::new(&variables, &indices, &constraints, &evaluator.budget, span)?;
     let output = places.iter().map(|place| points.affine(place)).collect::<Lowered<Vec<_>>>()?;
     let aggregation = aggregation(contraction.aggregation);
     if aggregation == Aggregation::Assign {
         points.written_once(&output, &contraction.output.name)?;
     }
-    let types: Vec<DType> = reads.iter().map(|read| evaluator.target.graph.dtype(operands[read.operand])).collect();
+    let types: Vec<DType> =
+        reads.iter().map(|read| evaluator.target.graph.dtype(operands[read.operand])).collect();
     let valid = matching(&mut program, &matches, &types);
     program.results = [Some(value), valid].into_iter().flatten().collect();
     let mut accesses = Vec::with_capacity(reads.len());
@@ -118,11 +126,14 @@ fn bounded<'a>(
     reads: &'a [Read],
     sizes: impl Fn(&Read) -> &'a [usize],
 ) -> Vec<(&'a RationalAffine, usize)> {
-    let mut indices: Vec<(&RationalAffine, usize)> = places.iter().zip(shape.iter().copied()).collect();
+    let mut indices: Vec<(&RationalAffine, usize)> =
+        places.iter().zip(shape.iter().copied()).collect();
     for read in reads {
-        indices.extend(read.index.iter().zip(sizes(read)).filter_map(|(coordinate, &size)| match coordinate {
-            Coordinate::Affine(affine) => Some((affine, size)),
-            Coordinate::Access(_) => None,
+        indices.extend(read.index.iter().zip(sizes(read)).filter_map(|(coordinate, &size)| {
+            match coordinate {
+                Coordinate::Affine(affine) => Some((affine, size)),
+                Coordinate::Access(_) => None,
+            }
         }));
     }
     indices
@@ -146,9 +157,13 @@ fn matching(
 fn access(read: &Read, shape: &[usize], points: &Points, span: Span) -> Lowered<Access> {
     let index = read.index.iter().map(|coordinate| match coordinate {
         Coordinate::Affine(affine) => Ok(Index { affine: points.affine(affine)?, access: None }),
-        Coordinate::Access(access) => Ok(Index { affine: Affine::constant(0), access: Some(*access) }),
+        Coordinate::Access(access) => {
+            Ok(Index { affine: Affine::constant(0), access: Some(*access) })
+        }
     });
-    let empty = |(coordinate, size): (&Coordinate, &usize)| matches!(coordinate, Coordinate::Access(_)) && *size == 0;
+    let empty = |(coordinate, size): (&Coordinate, &usize)| {
+        matches!(coordinate, Coordinate::Access(_)) && *size == 0
+    };
     if read.index.iter().zip(shape).any(empty) {
         return Err(nothing_to_read(span, shape));
     }
@@ -156,7 +171,11 @@ fn access(read: &Read, shape: &[usize], points: &Points, span: Span) -> Lowered<
 }
 
 /// Returns the sizes that `...` stands for, from the first access in the body that has it.
-fn leading<'p>(evaluator: &Evaluator<'p, Tensors>, scope: &Scope<'p, NodeId>, expr: &Expr) -> Option<Vec<usize>> {
+fn leading<'p>(
+    evaluator: &Evaluator<'p, Tensors>,
+    scope: &Scope<'p, NodeId>,
+    expr: &Expr,
+) -> Option<Vec<usize>> {
     let first = |parts: &[&Expr]| parts.iter().find_map(|part| leading(evaluator, scope, part));
     match &expr.kind {
         ExprKind::Access { tensor, indices } => {
@@ -199,8 +218,12 @@ fn default<'p>(
     let tensor = evaluator.typed(value, dtype, name.span)?;
     let found = evaluator.target.graph.shape(tensor);
     if found != shape {
-        let message = format!("the default `{}` has the shape {found:?}, and the output {shape:?}", name.name);
-        return Err(Diagnostic::error("E0213", name.span, message).also(contraction.output.span, "the output"));
+        let message = format!(
+            "the default `{}` has the shape {found:?}, and the output {shape:?}",
+            name.name
+        );
+        return Err(Diagnostic::error("E0213", name.span, message)
+            .also(contraction.output.span, "the output"));
     }
     Ok(Some(tensor))
 }
@@ -219,7 +242,8 @@ fn aggregation(aggregation: ast::Aggregation) -> Aggregation {
 
 /// Returns the error for an access to an empty tensor.
 pub(super) fn nothing_to_read(span: Span, shape: &[usize]) -> Diagnostic {
-    let message =
-        format!("an index that is known at run time reads a tensor of the shape {shape:?}, which has nothing to read");
+    let message = format!(
+        "an index that is known at run time reads a tensor of the shape {shape:?}, which has nothing to read"
+    );
     Diagnostic::error("E0235", span, message)
 }

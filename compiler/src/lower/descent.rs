@@ -24,7 +24,8 @@ pub(super) struct Descent {
 impl Tensors {
     /// Returns the current descent, or an error outside an optimizer.
     pub fn descent(&mut self, span: Span) -> Lowered<&mut Descent> {
-        let outside = || Diagnostic::error("E0237", span, "only an optimizer has a weight and gradients");
+        let outside =
+            || Diagnostic::error("E0237", span, "only an optimizer has a weight and gradients");
         self.descent.as_mut().ok_or_else(outside)
     }
 

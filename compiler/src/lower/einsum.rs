@@ -43,7 +43,11 @@ pub(super) fn einsum<'p>(
     };
     let span = |number: usize| spans.argument(if is_list { 1 } else { number + 1 });
     if terms.len() != operands.len() {
-        let message = format!("this equation is of {} tensors, and {} are given", terms.len(), operands.len());
+        let message = format!(
+            "this equation is of {} tensors, and {} are given",
+            terms.len(),
+            operands.len()
+        );
         return Err(Diagnostic::error("E0234", spans.argument(0), message));
     }
     let mut nodes = Vec::with_capacity(operands.len());
@@ -52,7 +56,11 @@ pub(super) fn einsum<'p>(
     }
     let dtype = nodes.iter().map(|node| tensors.dtype(*node)).reduce(|a, b| a.meet(b));
     let Some(dtype) = dtype else {
-        return Err(Diagnostic::error("E0234", spans.argument(0), "this equation is of no tensors"));
+        return Err(Diagnostic::error(
+            "E0234",
+            spans.argument(0),
+            "this equation is of no tensors",
+        ));
     };
 
     let mut letters: Vec<(char, usize)> = Vec::new();
@@ -67,9 +75,12 @@ pub(super) fn einsum<'p>(
     })?;
 
     let mut sum = Sum::new(letters, common);
-    sum.form.contraction.body.results = sum.product(tensors, &terms, &nodes, &elided, dtype).into_iter().collect();
+    sum.form.contraction.body.results =
+        sum.product(tensors, &terms, &nodes, &elided, dtype).into_iter().collect();
     let shape = sum.shape(&output, spans.argument(0))?;
-    tensors.add(sum.form.op(), TensorType::new(dtype, shape), &nodes, spans.call).map(Value::Element)
+    tensors
+        .add(sum.form.op(), TensorType::new(dtype, shape), &nodes, spans.call)
+        .map(Value::Element)
 }
 
 /// The contraction under construction.
@@ -89,7 +100,9 @@ impl Sum {
         let leading = form.variables("axis", &common);
         let sizes: Vec<usize> = letters.iter().map(|(_, size)| *size).collect();
         let variables = form.variables("", &sizes);
-        for (range, (letter, _)) in form.contraction.indices[common.len()..].iter_mut().zip(&letters) {
+        for (range, (letter, _)) in
+            form.contraction.indices[common.len()..].iter_mut().zip(&letters)
+        {
             range.name = letter.to_string();
         }
         Sum { form, letters, variables, common, leading }
@@ -114,20 +127,27 @@ impl Sum {
             let mut index: Vec<&Affine> = Vec::new();
             for axis in term {
                 match axis {
-                    Axis::Letter(letter) => index.extend(self.number(*letter).map(|at| &self.variables[at])),
-                    Axis::Ellipsis => index.extend(&self.leading[self.common.len() - elided.len()..]),
+                    Axis::Letter(letter) => {
+                        index.extend(self.number(*letter).map(|at| &self.variables[at]))
+                    }
+                    Axis::Ellipsis => {
+                        index.extend(&self.leading[self.common.len() - elided.len()..])
+                    }
                 }
             }
             let shape = tensors.shape(nodes[number]);
             // An axis of size 1 broadcasts: it is always read at 0.
             let first = Affine::constant(0);
-            let index =
-                index.into_iter().zip(shape).map(|(variable, size)| fixed(if size == 1 { &first } else { variable }));
+            let index = index
+                .into_iter()
+                .zip(shape)
+                .map(|(variable, size)| fixed(if size == 1 { &first } else { variable }));
             self.form.access(number, index);
             let value = self.form.leaf(number, tensors.dtype(nodes[number]));
             let body = &mut self.form.contraction.body;
             let value = body.cast(value, dtype);
-            product = Some(product.map_or(value, |product| body.binary(BinaryOp::Mul, product, value)));
+            product =
+                Some(product.map_or(value, |product| body.binary(BinaryOp::Mul, product, value)));
         }
         product
     }
@@ -143,7 +163,8 @@ impl Sum {
                 }
                 Axis::Letter(letter) => {
                     let Some(at) = self.number(*letter) else {
-                        let message = format!("`{letter}` is an axis of the result, and of no tensor");
+                        let message =
+                            format!("`{letter}` is an axis of the result, and of no tensor");
                         return Err(Diagnostic::error("E0234", span, message));
                     };
                     shape.push(self.letters[at].1);
@@ -153,7 +174,9 @@ impl Sum {
         }
         if !output.contains(&Axis::Ellipsis) && !self.common.is_empty() {
             let message = "`...` stands for axes that the result does not have";
-            return Err(Diagnostic::error("E0234", span, message).help("write `...` after `->`, too"));
+            return Err(
+                Diagnostic::error("E0234", span, message).help("write `...` after `->`, too")
+            );
         }
         Ok(shape)
     }
@@ -202,7 +225,11 @@ fn term(text: &str, span: Span) -> Lowered<Vec<Axis>> {
     while let Some(first) = rest.chars().next() {
         if let Some(after) = rest.strip_prefix("...") {
             if axes.contains(&Axis::Ellipsis) {
-                return Err(Diagnostic::error("E0234", span, format!("`...` stands twice in `{text}`")));
+                return Err(Diagnostic::error(
+                    "E0234",
+                    span,
+                    format!("`...` stands twice in `{text}`"),
+                ));
             }
             axes.push(Axis::Ellipsis);
             rest = after;
@@ -222,12 +249,19 @@ fn term(text: &str, span: Span) -> Lowered<Vec<Axis>> {
 }
 
 /// Records the sizes of a term's letters in `letters`, and returns the sizes that `...` stands for.
-fn sizes(term: &[Axis], shape: &[usize], letters: &mut Vec<(char, usize)>, span: Span) -> Lowered<Vec<usize>> {
+fn sizes(
+    term: &[Axis],
+    shape: &[usize],
+    letters: &mut Vec<(char, usize)>,
+    span: Span,
+) -> Lowered<Vec<usize>> {
     let ellipsis = term.iter().position(|axis| *axis == Axis::Ellipsis);
     let named = term.len() - usize::from(ellipsis.is_some());
     if shape.len() < named || (shape.len() > named && ellipsis.is_none()) {
         let least = if ellipsis.is_some() { "at least " } else { "" };
-        let message = format!("the equation names {least}{named} axes here, and the tensor has the shape {shape:?}");
+        let message = format!(
+            "the equation names {least}{named} axes here, and the tensor has the shape {shape:?}"
+        );
         return Err(Diagnostic::error("E0212", span, message));
     }
     let start = ellipsis.unwrap_or(shape.len());
@@ -247,7 +281,9 @@ fn sizes(term: &[Axis], shape: &[usize], letters: &mut Vec<(char, usize)>, span:
             None => own.push((*letter, size)),
         }
         match letters.iter_mut().find(|(known, _)| known == letter) {
-            Some((_, before)) if *before != size && *before != 1 && size != 1 => return Err(differs(*before)),
+            Some((_, before)) if *before != size && *before != 1 && size != 1 => {
+                return Err(differs(*before));
+            }
             Some((_, before)) if *before == 1 => *before = size,
             Some(_) => {}
             None => letters.push((*letter, size)),

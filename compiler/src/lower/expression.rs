@@ -128,9 +128,14 @@ impl<'p, T: Target> Evaluator<'p, T> {
         self.frames.last().is_some_and(|frame| is_part_of(&frame.path, &self.frozen))
     }
 
-    pub fn expression(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<'p, T::Element>> {
+    pub fn expression(
+        &mut self,
+        scope: &Scope<'p, T::Element>,
+        expr: &'p Expr,
+    ) -> Lowered<Value<'p, T::Element>> {
         if self.depth == MAX_DEPTH {
-            let message = format!("calls and expressions are nested more than {MAX_DEPTH} levels deep here");
+            let message =
+                format!("calls and expressions are nested more than {MAX_DEPTH} levels deep here");
             return Err(Diagnostic::error("E0205", expr.span, message));
         }
         self.spend(1, expr.span)?;
@@ -140,7 +145,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
         value
     }
 
-    fn nested(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<Value<'p, T::Element>> {
+    fn nested(
+        &mut self,
+        scope: &Scope<'p, T::Element>,
+        expr: &'p Expr,
+    ) -> Lowered<Value<'p, T::Element>> {
         let span = expr.span;
         match &expr.kind {
             ExprKind::Int(value) => Ok(Value::Constant(Constant::Int(*value))),
@@ -148,11 +157,15 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ExprKind::Text(text) => Ok(Value::Symbol(text.as_str().into())),
             ExprKind::Name(name) => self.name(scope, name),
             ExprKind::List(items) => {
-                let items: Vec<_> = items.iter().map(|item| self.expression(scope, item)).collect::<Lowered<_>>()?;
+                let items: Vec<_> = items
+                    .iter()
+                    .map(|item| self.expression(scope, item))
+                    .collect::<Lowered<_>>()?;
                 self.list(items, span)
             }
             ExprKind::Access { tensor, indices } => {
-                if let (Some(Value::List(items)), [index]) = (scope.names.get(tensor.name.as_str()), indices.as_slice())
+                if let (Some(Value::List(items)), [index]) =
+                    (scope.names.get(tensor.name.as_str()), indices.as_slice())
                 {
                     let items = items.clone();
                     let index = self.integer(scope, index, "the number of an item")?;
@@ -180,7 +193,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 if let (Value::Constant(condition), Some(otherwise)) = (&condition, otherwise)
                     && !scope.function.is_v0()
                 {
-                    return self.expression(scope, if condition.is_true() { then } else { otherwise });
+                    return self
+                        .expression(scope, if condition.is_true() { then } else { otherwise });
                 }
                 let then = self.expression(scope, then)?;
                 let otherwise = match otherwise {
@@ -204,13 +218,19 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 let value = self.expression(scope, callee)?;
                 self.pipe(input, &value, scope.function, callee.span)
             }
-            ExprKind::Ellipsis | ExprKind::Error => Err(Diagnostic::error("E0112", span, "this is not a value")),
+            ExprKind::Ellipsis | ExprKind::Error => {
+                Err(Diagnostic::error("E0112", span, "this is not a value"))
+            }
         }
     }
 
     /// Resolves a name: a value of the scope, a callable, or a symbol if it starts with a small
     /// letter.
-    fn name(&mut self, scope: &Scope<'p, T::Element>, name: &'p Ident) -> Lowered<Value<'p, T::Element>> {
+    fn name(
+        &mut self,
+        scope: &Scope<'p, T::Element>,
+        name: &'p Ident,
+    ) -> Lowered<Value<'p, T::Element>> {
         if let Some(value) = scope.lookup(&name.name) {
             return Ok(value);
         }
@@ -239,11 +259,14 @@ impl<'p, T: Target> Evaluator<'p, T> {
         callee: &'p Expr,
     ) -> Lowered<Callable<'p, T::Element>> {
         if let ExprKind::Name(name) = &callee.kind {
-            let value = scope.lookup(&name.name).filter(|value| matches!(value, Value::Callable(_) | Value::Symbol(_)));
+            let value = scope
+                .lookup(&name.name)
+                .filter(|value| matches!(value, Value::Callable(_) | Value::Symbol(_)));
             if let (None, Some(other), None) =
                 (&value, scope.lookup(&name.name), self.callee(&name.name, scope.function))
             {
-                let message = format!("`{}` is {}, which cannot be called", name.name, other.kind());
+                let message =
+                    format!("`{}` is {}, which cannot be called", name.name, other.kind());
                 return Err(Diagnostic::error("E0221", name.span, message));
             }
             let value = value.unwrap_or_else(|| Value::Symbol(name.name.as_str().into()));
@@ -254,7 +277,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     /// Evaluates an integer known at compile time. `what` describes it in error messages.
-    pub fn integer(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr, what: &str) -> Lowered<i64> {
+    pub fn integer(
+        &mut self,
+        scope: &Scope<'p, T::Element>,
+        expr: &'p Expr,
+        what: &str,
+    ) -> Lowered<i64> {
         let not = |found: &str| {
             Diagnostic::error(
                 "E0209",
@@ -273,8 +301,13 @@ impl<'p, T: Target> Evaluator<'p, T> {
     /// Evaluates the size of an axis.
     pub fn size(&mut self, scope: &Scope<'p, T::Element>, expr: &'p Expr) -> Lowered<usize> {
         let size = self.integer(scope, expr, "a size")?;
-        let negative =
-            |_| Diagnostic::error("E0209", expr.span, format!("a size cannot be negative, and this is {size}"));
+        let negative = |_| {
+            Diagnostic::error(
+                "E0209",
+                expr.span,
+                format!("a size cannot be negative, and this is {size}"),
+            )
+        };
         usize::try_from(size).map_err(negative)
     }
 }

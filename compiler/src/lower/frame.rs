@@ -50,7 +50,8 @@ impl Frame {
         let (free, next) = match given && !self.taken.contains(name) {
             true => (name.to_owned(), next),
             false => {
-                let free = (next..).find(|n| !self.taken.contains(&numbered(*n))).unwrap_or_default();
+                let free =
+                    (next..).find(|n| !self.taken.contains(&numbered(*n))).unwrap_or_default();
                 (numbered(free), free + 1)
             }
         };
@@ -65,7 +66,9 @@ impl Frame {
     pub fn stream(&mut self) -> u32 {
         let text = format!("{}#{}", self.path, self.random);
         self.random += 1;
-        let hash = text.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let hash = text
+            .bytes()
+            .fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         hash & 0x7fff_ffff
     }
 }

@@ -23,10 +23,17 @@ use crate::scalar::{BinaryOp, UnaryOp};
 /// Adds the guard to a step whose updates are all known. `loss` is `f32[]`, and the state is
 /// [`Network::FAILED`]. All other readers of next values, including `results`, read the selected
 /// values instead, so that the original next values need no memory of their own.
-pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, results: &mut [(String, NodeId)], span: Span) -> Lowered<()> {
-    let number = |tensors: &mut Tensors, value: f64| tensors.constant(Scalar::from_f64(DType::F32, value));
+pub(super) fn guard(
+    tensors: &mut Tensors,
+    loss: NodeId,
+    results: &mut [(String, NodeId)],
+    span: Span,
+) -> Lowered<()> {
+    let number =
+        |tensors: &mut Tensors, value: f64| tensors.constant(Scalar::from_f64(DType::F32, value));
     let before = tensors.zero_state(Network::FAILED, span)?;
-    let (largest, zero, one) = (number(tensors, Network::LARGEST_LOSS), number(tensors, 0.0), number(tensors, 1.0));
+    let (largest, zero, one) =
+        (number(tensors, Network::LARGEST_LOSS), number(tensors, 0.0), number(tensors, 1.0));
     let size = tensors.unary(UnaryOp::Abs, loss);
     let is_finite = tensors.binary(BinaryOp::Le, [size, largest], span)?;
     let failed = tensors.select([is_finite, before, one], span)?;
@@ -35,7 +42,8 @@ pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, results: &mut [(String,
         tensors.graph.node_mut(node).name = Some(name.to_owned());
     }
     let decides = ancestors(&tensors.graph, goes_on);
-    let weights: Vec<_> = tensors.network.weights.iter().map(|weight| (weight.path.clone(), weight.node)).collect();
+    let weights: Vec<_> =
+        tensors.network.weights.iter().map(|weight| (weight.path.clone(), weight.node)).collect();
     let mut chosen = HashSet::new();
     for (path, weight) in weights {
         let Some(&next) = tensors.network.updates.get(&path) else { continue };
@@ -48,7 +56,8 @@ pub(super) fn guard(tensors: &mut Tensors, loss: NodeId, results: &mut [(String,
         let users = if graph.operands(next).is_empty() { Vec::new() } else { graph.users(next) };
         for user in users {
             if !decides.contains(&user) && !chosen.contains(&user) {
-                let operands = graph.operands(user).into_iter().map(|o| if o == next { choice } else { o });
+                let operands =
+                    graph.operands(user).into_iter().map(|o| if o == next { choice } else { o });
                 let (op, operands) = (graph.node(user).op.clone(), operands.collect::<Vec<_>>());
                 graph.set(user, op, &operands);
             }

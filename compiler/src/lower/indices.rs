@@ -5,7 +5,9 @@ use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
 use super::expression::Lowered;
-use crate::affine::{Affine, Injectivity, Ranges, RationalAffine, injective, integral_points, ranges};
+use crate::affine::{
+    Affine, Injectivity, Ranges, RationalAffine, injective, integral_points, ranges,
+};
 use crate::graph::IndexRange;
 
 /// The index variables of a contraction, numbered in order of first occurrence.
@@ -90,9 +92,13 @@ impl Points {
         let count = variables.names.len();
         let rows = indices.len() + constraints.len();
         // Elimination visits each variable of each row once for each variable.
-        budget.spend(((count + 1) * (count + rows)) as u64).map_err(|exceeded| exceeded.at(span))?;
-        let mut integral: Vec<RationalAffine> = constraints.iter().map(|c| c.polynomial.clone()).collect();
-        let mut conditions: Vec<RationalAffine> = constraints.iter().flat_map(|c| c.conditions.clone()).collect();
+        budget
+            .spend(((count + 1) * (count + rows)) as u64)
+            .map_err(|exceeded| exceeded.at(span))?;
+        let mut integral: Vec<RationalAffine> =
+            constraints.iter().map(|c| c.polynomial.clone()).collect();
+        let mut conditions: Vec<RationalAffine> =
+            constraints.iter().flat_map(|c| c.conditions.clone()).collect();
         for &(index, size) in indices {
             let size = i64::try_from(size).ok();
             conditions.extend(size.and_then(|size| within(index, size)).ok_or_else(overflow)?);
@@ -106,7 +112,10 @@ impl Points {
             );
         };
         // A fraction has the sign of its numerator.
-        let conditions = conditions.iter().map(|c| c.numerator().substitute_all(&old)).collect::<Option<Vec<_>>>();
+        let conditions = conditions
+            .iter()
+            .map(|c| c.numerator().substitute_all(&old))
+            .collect::<Option<Vec<_>>>();
         let conditions = conditions.ok_or_else(overflow)?;
         let ranges = match ranges(count, &conditions).ok_or_else(overflow)? {
             Ranges::Empty => None,
@@ -117,7 +126,9 @@ impl Points {
                 let message = format!("the index `{name}` has no {side} bound");
                 return Err(Diagnostic::error("E0216", *span, message)
                     .saying(format!("nothing limits it from {where_to}"))
-                    .help(format!("index a tensor with it, or add a constraint, as in `, {name} < 10`")));
+                    .help(format!(
+                        "index a tensor with it, or add a constraint, as in `, {name} < 10`"
+                    )));
             }
         };
         Ok(Points { names: variables.unique(), old, conditions, ranges, span })
@@ -139,8 +150,9 @@ impl Points {
         for (number, name) in self.names.iter().enumerate() {
             let (low, last) = self.ranges.as_ref().map_or((0, -1), |ranges| ranges[number]);
             if low.unsigned_abs().max(last.unsigned_abs()) > LARGEST {
-                let message =
-                    format!("the index `{name}` runs from {low} to {last}, over more values than any tensor has");
+                let message = format!(
+                    "the index `{name}` runs from {low} to {last}, over more values than any tensor has"
+                );
                 return Err(Diagnostic::error("E0219", self.span, message));
             }
             found.push(IndexRange { name: name.clone(), low, high: last + 1 });
@@ -154,7 +166,10 @@ impl Points {
         let Some(ranges) = &self.ranges else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for condition in constraints.iter().flat_map(|constraint| &constraint.conditions) {
-            let condition = condition.numerator().substitute_all(&self.old).ok_or_else(|| overflow(self.span))?;
+            let condition = condition
+                .numerator()
+                .substitute_all(&self.old)
+                .ok_or_else(|| overflow(self.span))?;
             let (least, _) = condition.bounds(ranges).ok_or_else(|| overflow(self.span))?;
             if least < 0 && !found.contains(&condition) {
                 found.push(condition);
@@ -171,14 +186,19 @@ impl Points {
         match injective(output, ranges, &self.conditions).ok_or_else(overflow)? {
             Injectivity::Yes => Ok(()),
             Injectivity::No(first, second) => {
-                let place = output.iter().map(|axis| axis.evaluate(&first)).collect::<Option<Vec<_>>>();
+                let place =
+                    output.iter().map(|axis| axis.evaluate(&first)).collect::<Option<Vec<_>>>();
                 let place = place.ok_or_else(overflow)?;
                 let (first, second) = (self.assignment(&first)?, self.assignment(&second)?);
-                let message = format!("`=` writes `{name}{place:?}` more than once: where {first}, and where {second}");
+                let message = format!(
+                    "`=` writes `{name}{place:?}` more than once: where {first}, and where {second}"
+                );
                 Err(Diagnostic::error("E0217", self.span, message).help(help))
             }
             Injectivity::Unknown => {
-                let message = format!("it cannot be shown that `=` writes each place of `{name}` at most once");
+                let message = format!(
+                    "it cannot be shown that `=` writes each place of `{name}` at most once"
+                );
                 Err(Diagnostic::error("E0217", self.span, message).help(help))
             }
         }
@@ -188,7 +208,10 @@ impl Points {
     fn assignment(&self, point: &[i64]) -> Lowered<String> {
         let mut parts = Vec::with_capacity(point.len());
         for (name, old) in self.names.iter().zip(&self.old) {
-            parts.push(format!("{name} = {}", old.evaluate(point).ok_or_else(|| overflow(self.span))?));
+            parts.push(format!(
+                "{name} = {}",
+                old.evaluate(point).ok_or_else(|| overflow(self.span))?
+            ));
         }
         Ok(parts.join(", "))
     }

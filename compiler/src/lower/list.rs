@@ -30,26 +30,36 @@ impl<'p, T: Target> Evaluator<'p, T> {
             ("type_of", [value @ (Value::Element(_) | Value::Constant(_))]) => {
                 Ok(Value::Symbol(self.dtype(value, spans.call)?.name().into()))
             }
-            ("has_states", [value]) => self.has_states(value, &mut HashSet::new(), spans.call).map(Value::bool),
+            ("has_states", [value]) => {
+                self.has_states(value, &mut HashSet::new(), spans.call).map(Value::bool)
+            }
             ("is_list", [value]) => Ok(Value::bool(matches!(value, Value::List(_)))),
             ("is_callable", [value]) => Ok(Value::bool(matches!(value, Value::Callable(_)))),
             ("len", [Value::List(items)]) => Ok(Value::int(items.len())),
             ("slice", [Value::List(items), bounds @ ..]) => self.slice(items, bounds, spans),
             ("letters", [Value::Symbol(text)]) => {
                 self.spend(text.len(), spans.call)?;
-                self.list(text.chars().map(|c| Value::Symbol(c.to_string().into())).collect(), spans.call)
+                self.list(
+                    text.chars().map(|c| Value::Symbol(c.to_string().into())).collect(),
+                    spans.call,
+                )
             }
             ("product", [Value::List(items)]) => self.product(items, spans.call),
             ("range", [Value::Constant(Constant::Int(end))]) => self.range(0, *end, spans),
-            ("range", [Value::Constant(Constant::Int(start)), Value::Constant(Constant::Int(end))]) => {
-                self.range(*start, *end, spans)
-            }
+            (
+                "range",
+                [Value::Constant(Constant::Int(start)), Value::Constant(Constant::Int(end))],
+            ) => self.range(*start, *end, spans),
             ("list", [value]) => Ok(match value {
                 Value::List(_) => value.clone(),
                 _ => Value::List(vec![value.clone()].into()),
             }),
-            ("list", [value, Value::Constant(Constant::Int(count))]) => self.list_of(value, *count, spans),
-            ("repeat", [Value::Constant(Constant::Int(count)), value]) => self.repeat(*count, value, spans),
+            ("list", [value, Value::Constant(Constant::Int(count))]) => {
+                self.list_of(value, *count, spans)
+            }
+            ("repeat", [Value::Constant(Constant::Int(count)), value]) => {
+                self.repeat(*count, value, spans)
+            }
             (
                 "with_weight" | "parametrized",
                 [Value::Callable(Callable::Instance(layer)), names, Value::Callable(callable)],
@@ -58,7 +68,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 let copy = self.copy(value, spans.call)?;
                 copy.ok_or_else(|| wrong(spans, 0, not_a_layer(name, value)))
             }
-            ("error", [message]) => Err(Diagnostic::error("E0228", spans.call, message.to_string())),
+            ("error", [message]) => {
+                Err(Diagnostic::error("E0228", spans.call, message.to_string()))
+            }
             _ => {
                 let kinds: Vec<&str> = arguments.iter().map(Value::kind).collect();
                 let message = format!("`{name}` does not take {}", kinds.join(" and "));
@@ -77,19 +89,28 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let mut ends = Vec::new();
         for (number, bound) in bounds.iter().enumerate() {
             let Value::Constant(Constant::Int(bound)) = bound else {
-                return Err(wrong(spans, number + 1, format!("this is {}, not an integer", bound.kind())));
+                return Err(wrong(
+                    spans,
+                    number + 1,
+                    format!("this is {}, not an integer", bound.kind()),
+                ));
             };
             let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
             let from_start = if *bound < 0 { bound.saturating_add(length) } else { *bound };
             ends.push(usize::try_from(from_start.clamp(0, length)).unwrap_or(0));
         }
-        let (start, end) = (ends.first().copied().unwrap_or(0), ends.get(1).copied().unwrap_or(items.len()));
+        let (start, end) =
+            (ends.first().copied().unwrap_or(0), ends.get(1).copied().unwrap_or(items.len()));
         let part = items.get(start..end).unwrap_or_default();
         self.spend(part.len() / 4, spans.call)?;
         self.list(part.to_vec(), spans.call)
     }
 
-    fn product(&mut self, items: &List<'p, T::Element>, span: Span) -> Lowered<Value<'p, T::Element>> {
+    fn product(
+        &mut self,
+        items: &List<'p, T::Element>,
+        span: Span,
+    ) -> Lowered<Value<'p, T::Element>> {
         let mut product = Value::Constant(Constant::Int(1));
         self.spend(items.len(), span)?;
         for item in items.iter() {
@@ -99,12 +120,21 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     /// Returns a list of `count` items: the value if it is one, else that often the value.
-    fn list_of(&self, value: &Value<'p, T::Element>, count: i64, spans: &Spans) -> Lowered<Value<'p, T::Element>> {
+    fn list_of(
+        &self,
+        value: &Value<'p, T::Element>,
+        count: i64,
+        spans: &Spans,
+    ) -> Lowered<Value<'p, T::Element>> {
         match value {
             Value::List(items) if i64::try_from(items.len()) == Ok(count) => Ok(value.clone()),
             Value::List(items) => {
                 let found = items.len();
-                Err(wrong(spans, 0, format!("a number or a list of {count} is wanted here, not a list of {found}")))
+                Err(wrong(
+                    spans,
+                    0,
+                    format!("a number or a list of {count} is wanted here, not a list of {found}"),
+                ))
             }
             _ => {
                 self.allow(usize::try_from(count).unwrap_or(0), spans.call)?;
@@ -114,7 +144,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     /// Returns a list of copies of a layer, each with its own weights.
-    fn repeat(&self, count: i64, value: &Value<'p, T::Element>, spans: &Spans) -> Lowered<Value<'p, T::Element>> {
+    fn repeat(
+        &self,
+        count: i64,
+        value: &Value<'p, T::Element>,
+        spans: &Spans,
+    ) -> Lowered<Value<'p, T::Element>> {
         let Ok(times) = usize::try_from(count) else {
             return Err(wrong(spans, 0, format!("expected a number of copies, found {count}")));
         };
@@ -142,12 +177,15 @@ impl<'p, T: Target> Evaluator<'p, T> {
         };
         let names = names.into_iter().map(|name| match name {
             Value::Symbol(name) => Ok(name.clone()),
-            other => Err(wrong(spans, 1, format!("this is {}, not the name of a weight", other.kind()))),
+            other => {
+                Err(wrong(spans, 1, format!("this is {}, not the name of a weight", other.kind())))
+            }
         });
         let names = names.collect::<Lowered<_>>()?;
         self.spend(10 + layer.renewals.len(), spans.call)?;
         let mut renewed = Instance::clone(layer);
-        renewed.depth = renewed.depth.max(Value::<T::Element>::Callable(callable.clone()).depth() + 1);
+        renewed.depth =
+            renewed.depth.max(Value::<T::Element>::Callable(callable.clone()).depth() + 1);
         renewed.renewals.push(Renewal { names, replaces, callable: callable.clone() });
         Ok(Value::instance(Rc::new(renewed)))
     }
@@ -161,7 +199,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
         span: Span,
     ) -> Lowered<bool> {
         self.spend(1, span)?;
-        let has = |function| self.program.has_states(function, &self.budget).map_err(|exceeded| exceeded.at(span));
+        let has = |function| {
+            self.program.has_states(function, &self.budget).map_err(|exceeded| exceeded.at(span))
+        };
         match value {
             Value::Callable(Callable::Function(function)) => return has(function),
             Value::Callable(Callable::Instance(instance)) if seen.insert(Rc::as_ptr(instance)) => {
@@ -187,7 +227,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     /// Makes a list of the items, and counts it.
-    pub(super) fn list(&self, items: Vec<Value<'p, T::Element>>, span: Span) -> Lowered<Value<'p, T::Element>> {
+    pub(super) fn list(
+        &self,
+        items: Vec<Value<'p, T::Element>>,
+        span: Span,
+    ) -> Lowered<Value<'p, T::Element>> {
         self.allow(items.len(), span)?;
         Ok(Value::List(items.into()))
     }
@@ -196,12 +240,19 @@ impl<'p, T: Target> Evaluator<'p, T> {
     fn allow(&self, items: usize, span: Span) -> Lowered<()> {
         // The items are collected into a vector first, then copied into the shared list.
         let bytes = (items as u64).saturating_mul(2 * size_of::<Value<'p, T::Element>>() as u64);
-        self.budget.take_bytes(bytes).and_then(|()| self.budget.spend(items as u64 / 4)).map_err(|e| e.at(span))
+        self.budget
+            .take_bytes(bytes)
+            .and_then(|()| self.budget.spend(items as u64 / 4))
+            .map_err(|e| e.at(span))
     }
 
     /// Copies a layer, or each layer in a list. A copy has the same hyper-parameters and its own
     /// weights. Returns `None` if anything but callables and names is found.
-    fn copy(&self, value: &Value<'p, T::Element>, span: Span) -> Lowered<Option<Value<'p, T::Element>>> {
+    fn copy(
+        &self,
+        value: &Value<'p, T::Element>,
+        span: Span,
+    ) -> Lowered<Option<Value<'p, T::Element>>> {
         self.spend(value.size(), span)?;
         let copy = is_copied(value).then(|| Copies::new(&self.budget).value(value));
         self.spend(0, span)?;
@@ -224,8 +275,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let position = if index < 0 { index.saturating_add(length) } else { index };
         let item = usize::try_from(position).ok().and_then(|position| items.get(position));
         item.cloned().ok_or_else(|| {
-            Diagnostic::error("E0227", span, format!("there is no item {index} in a list of {}", items.len()))
-                .help("items are counted from 0, and from the end as -1, -2, …")
+            Diagnostic::error(
+                "E0227",
+                span,
+                format!("there is no item {index} in a list of {}", items.len()),
+            )
+            .help("items are counted from 0, and from the end as -1, -2, …")
         })
     }
 }
@@ -246,7 +301,10 @@ pub(super) struct Copies<'p, E> {
 }
 
 /// An instance and its copy.
-struct Copied<'p, E>(#[expect(dead_code, reason = "keeps its address")] Rc<Instance<'p, E>>, Rc<Instance<'p, E>>);
+struct Copied<'p, E>(
+    #[expect(dead_code, reason = "keeps its address")] Rc<Instance<'p, E>>,
+    Rc<Instance<'p, E>>,
+);
 
 impl<'p, E: Clone> Copies<'p, E> {
     /// Creates a copier without copies. Once the budget is exceeded, it copies nothing more.
@@ -258,19 +316,30 @@ impl<'p, E: Clone> Copies<'p, E> {
         if let Some(Copied(_, copy)) = self.copied.get(&Rc::as_ptr(instance)) {
             return copy.clone();
         }
-        let parts =
-            instance.parameters.iter().flatten().map(Value::size).fold(instance.renewals.len(), usize::saturating_add);
-        if self.budget.take_bytes(400 + 40 * parts as u64).and_then(|()| self.budget.spend(10 + parts as u64)).is_err()
+        let parts = instance
+            .parameters
+            .iter()
+            .flatten()
+            .map(Value::size)
+            .fold(instance.renewals.len(), usize::saturating_add);
+        if self
+            .budget
+            .take_bytes(400 + 40 * parts as u64)
+            .and_then(|()| self.budget.spend(10 + parts as u64))
+            .is_err()
         {
             return instance.clone();
         }
         // Callables among the hyper-parameters are copied, too.
-        let parameters =
-            instance.parameters.iter().map(|value| value.as_ref().map(|value| self.value(value))).collect();
-        let renewals = instance
-            .renewals
+        let parameters = instance
+            .parameters
             .iter()
-            .map(|renewal| Renewal { callable: self.callable(&renewal.callable), ..renewal.clone() });
+            .map(|value| value.as_ref().map(|value| self.value(value)))
+            .collect();
+        let renewals = instance.renewals.iter().map(|renewal| Renewal {
+            callable: self.callable(&renewal.callable),
+            ..renewal.clone()
+        });
         let (renewals, path) = (renewals.collect(), RefCell::new(None));
         let copy = Rc::new(Instance { parameters, renewals, path, ..Instance::clone(instance) });
         self.copied.insert(Rc::as_ptr(instance), Copied(instance.clone(), copy.clone()));

@@ -20,7 +20,10 @@ impl<'p> Step<'p, '_> {
         Ok(Some(match value {
             Value::List(items) if items.len() == outputs => items.to_vec(),
             Value::List(items) => {
-                let message = format!("`{name}` is a list of {}, and the number of outputs is {outputs}", items.len());
+                let message = format!(
+                    "`{name}` is a list of {}, and the number of outputs is {outputs}",
+                    items.len()
+                );
                 return Err(self.wrong(name, message));
             }
             value => vec![value.clone(); outputs],
@@ -30,15 +33,19 @@ impl<'p> Step<'p, '_> {
     /// Adds the loss to minimise, penalties included.
     pub(super) fn loss(&mut self, outputs: &[Output]) -> Lowered<NodeId> {
         let Some(losses) = self.each("loss", outputs.len())? else {
-            let help =
-                "a loss of the library is `MeanSquaredError()`, say; `loss = none` minimizes what `with_loss` adds";
+            let help = "a loss of the library is `MeanSquaredError()`, say; `loss = none` minimizes what `with_loss` adds";
             return Err(self.error("E0241", "the `train` block sets no `loss`".into()).help(help));
         };
         let factors = self.each("loss_weights", outputs.len())?;
         if let Some(shape) = &self.targets.weights {
             let ty = TensorType::new(DType::F32, shape.as_slice());
             let span = self.span();
-            let weight = self.evaluator.target.add(Op::Input(Network::SAMPLE_WEIGHT.into()), ty, &[], span)?;
+            let weight = self.evaluator.target.add(
+                Op::Input(Network::SAMPLE_WEIGHT.into()),
+                ty,
+                &[],
+                span,
+            )?;
             self.evaluator.target.sample_weight = Some(weight);
         }
         let is_none = |loss: &Value<'p, NodeId>| loss.is_symbol("none");
@@ -63,9 +70,10 @@ impl<'p> Step<'p, '_> {
             let mut loss = self.reduced(value, self.evaluator.target.sample_weight)?;
             if let Some(factor) = factors.as_ref().map(|factors| &factors[number]) {
                 let Value::Constant(factor) = factor else {
-                    return Err(
-                        self.wrong("loss_weights", format!("a loss's weight is a number, and this is {factor}"))
-                    );
+                    return Err(self.wrong(
+                        "loss_weights",
+                        format!("a loss's weight is a number, and this is {factor}"),
+                    ));
                 };
                 let factor = self.number(factor.scalar().to_f64());
                 loss = self.binary(BinaryOp::Mul, loss, factor)?;
@@ -80,14 +88,19 @@ impl<'p> Step<'p, '_> {
             (Some(total), None) => Ok(total),
             (None, _) if !losses.iter().all(is_none) => Err(self.without_targets("loss")),
             (None, Some(penalty)) => Ok(penalty),
-            (None, None) => Err(self.error("E0242", "no output has a loss, and there is no `with_loss`".into())),
+            (None, None) => {
+                Err(self.error("E0242", "no output has a loss, and there is no `with_loss`".into()))
+            }
         }
     }
 
     /// Returns the error for a loss in a list whose output has no target.
     fn without_target(&self, number: usize) -> Diagnostic {
         let output = &self.function.outputs[number].name;
-        let error = self.wrong("loss", format!("the output `{output}` has a loss, and the data have no target for it"));
+        let error = self.wrong(
+            "loss",
+            format!("the output `{output}` has a loss, and the data have no target for it"),
+        );
         error.help("its loss may be `none`")
     }
 
@@ -104,15 +117,24 @@ impl<'p> Step<'p, '_> {
     /// Returns the path of each loss's weights: `loss`, or `loss[0]` and so on in a list of losses.
     /// A loss that occurs several times in the list has the path of its first position.
     fn paths_of_losses(&mut self, losses: &[Value<'p, NodeId>]) -> Vec<String> {
-        let base = self.evaluator.frames.first_mut().map_or(String::new(), |entry| entry.place("loss", false));
+        let base = self
+            .evaluator
+            .frames
+            .first_mut()
+            .map_or(String::new(), |entry| entry.place("loss", false));
         losses.iter().for_each(forget_paths);
         let is_list = matches!(self.scope.names.get("loss"), Some(Value::List(_)));
         let first = |loss: &Value<'p, NodeId>| match loss {
             Value::Callable(Callable::Instance(_)) => losses.iter().position(|other| other == loss),
             _ => None,
         };
-        let path =
-            |(number, loss)| if is_list { format!("{base}[{}]", first(loss).unwrap_or(number)) } else { base.clone() };
+        let path = |(number, loss)| {
+            if is_list {
+                format!("{base}[{}]", first(loss).unwrap_or(number))
+            } else {
+                base.clone()
+            }
+        };
         losses.iter().enumerate().map(path).collect()
     }
 
@@ -154,7 +176,8 @@ impl<'p> Step<'p, '_> {
                 .error("E0242", message)
                 .help("a sample has one weight, or one for each number of its loss"));
         }
-        let aligned: Vec<usize> = weights.iter().copied().chain(shape[weights.len()..].iter().map(|_| 1)).collect();
+        let aligned: Vec<usize> =
+            weights.iter().copied().chain(shape[weights.len()..].iter().map(|_| 1)).collect();
         let span = self.span();
         let ty = TensorType::new(DType::F32, aligned);
         let weight = self.evaluator.target.add(Op::Reshape, ty, &[weight], span)?;

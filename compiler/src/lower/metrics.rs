@@ -60,7 +60,11 @@ impl<'p> Step<'p, '_> {
 
     /// Adds the values of all metrics to the results. Only those of `weighted_metrics` see the
     /// weights of the samples.
-    pub(super) fn metrics(&mut self, outputs: &[Output], results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
+    pub(super) fn metrics(
+        &mut self,
+        outputs: &[Output],
+        results: &mut Vec<(String, NodeId)>,
+    ) -> Lowered<()> {
         let weight = self.evaluator.target.sample_weight.take();
         self.metrics_of("metrics", outputs, results)?;
         self.evaluator.target.sample_weight = weight;
@@ -69,7 +73,12 @@ impl<'p> Step<'p, '_> {
         Ok(())
     }
 
-    fn metrics_of(&mut self, setting: &str, outputs: &[Output], results: &mut Vec<(String, NodeId)>) -> Lowered<()> {
+    fn metrics_of(
+        &mut self,
+        setting: &str,
+        outputs: &[Output],
+        results: &mut Vec<(String, NodeId)>,
+    ) -> Lowered<()> {
         let metrics = match self.scope.names.get(setting) {
             None => return Ok(()),
             Some(Value::List(items)) => items.to_vec(),
@@ -83,8 +92,9 @@ impl<'p> Step<'p, '_> {
                 (true, Some(value)) if value.is_symbol("none") => Vec::new(),
                 (true, Some(value)) if metrics.len() == outputs.len() => vec![value.clone()],
                 (true, _) => {
-                    let message =
-                        format!("the model has several outputs, and `{setting}` is not a list with an item for each");
+                    let message = format!(
+                        "the model has several outputs, and `{setting}` is not a list with an item for each"
+                    );
                     return Err(self.wrong(setting, message));
                 }
                 (false, _) => metrics.clone(),
@@ -101,7 +111,12 @@ impl<'p> Step<'p, '_> {
                 };
                 let value = self.applied(&Callable::Instance(instance), &arguments, setting)?;
                 let mut value = self.evaluator.target.element(value, self.span())?;
-                let name = self.free_name(metric_name(&metric), setting, several.then_some(number), results);
+                let name = self.free_name(
+                    metric_name(&metric),
+                    setting,
+                    several.then_some(number),
+                    results,
+                );
                 if !keeps {
                     value = self.running_mean(value, &name, self.samples)?;
                 }
@@ -113,7 +128,13 @@ impl<'p> Step<'p, '_> {
 
     /// Returns the name of a metric's result, as in Keras: `NAME`, or `weighted_NAME` if another
     /// one has that name, else with a number.
-    fn free_name(&self, name: String, setting: &str, output: Option<usize>, results: &[(String, NodeId)]) -> String {
+    fn free_name(
+        &self,
+        name: String,
+        setting: &str,
+        output: Option<usize>,
+        results: &[(String, NodeId)],
+    ) -> String {
         let of_output = |name: &str| match output {
             Some(number) => format!("{}.{name}", self.function.outputs[number].name),
             None => name.to_owned(),
@@ -122,7 +143,10 @@ impl<'p> Step<'p, '_> {
         let weighted = (setting == "weighted_metrics").then(|| format!("weighted_{name}"));
         let base = weighted.clone().unwrap_or_else(|| name.clone());
         let numbered = (1..).map(|number| format!("{base}_{number}"));
-        let mut names = std::iter::once(name.clone()).chain(weighted).chain(numbered).map(|name| of_output(&name));
+        let mut names = std::iter::once(name.clone())
+            .chain(weighted)
+            .chain(numbered)
+            .map(|name| of_output(&name));
         names.find(is_free).unwrap_or(name)
     }
 }
@@ -131,7 +155,9 @@ impl<'p> Step<'p, '_> {
 /// that names it.
 fn metric_name(value: &Value<'_, NodeId>) -> String {
     let (name, function) = match value {
-        Value::Callable(Callable::Instance(instance)) => (instance.name.as_ref(), instance.function),
+        Value::Callable(Callable::Instance(instance)) => {
+            (instance.name.as_ref(), instance.function)
+        }
         Value::Callable(Callable::Function(function)) => (None, *function),
         value => return snake_case(&value.to_string()),
     };

@@ -100,7 +100,11 @@ pub enum Binding {
 
 impl From<Scalar> for Binding {
     fn from(value: Scalar) -> Binding {
-        if value.dtype.is_float() { Binding::Float(value.to_f64()) } else { Binding::Int(value.to_i64()) }
+        if value.dtype.is_float() {
+            Binding::Float(value.to_f64())
+        } else {
+            Binding::Int(value.to_i64())
+        }
     }
 }
 
@@ -134,11 +138,19 @@ pub enum Setting {
 
 /// Lowers the function, layer or model named `entry`. Without a name, this is the last model, or
 /// else the last function. Returns the errors of the program or the bindings, if any.
-pub fn lower(program: &Program, entry: Option<&str>, bindings: &Bindings) -> Result<Network, Vec<Diagnostic>> {
+pub fn lower(
+    program: &Program,
+    entry: Option<&str>,
+    bindings: &Bindings,
+) -> Result<Network, Vec<Diagnostic>> {
     let program = &*program.with(&named(bindings));
     let (function, types) = entry_types(program, entry, bindings)?;
     let name = function.name.as_ref().map_or("main", |name| name.name.as_str());
-    let mut evaluator = Evaluator::new(program, Tensors::new(name, &Budget::new(bindings.limits)), bindings.training);
+    let mut evaluator = Evaluator::new(
+        program,
+        Tensors::new(name, &Budget::new(bindings.limits)),
+        bindings.training,
+    );
     evaluator.adapting = bindings.adapting.as_deref();
     let inputs = entry_inputs(&mut evaluator, function, types);
     let outputs = inputs.and_then(|inputs| run_entry(&mut evaluator, function, bindings, inputs));
@@ -226,31 +238,42 @@ fn run_entry<'p>(
 fn unknown_names(function: &Function, bindings: &Bindings) -> Vec<Diagnostic> {
     let inputs: Vec<&str> = function.inputs.iter().map(|input| input.name.name.as_str()).collect();
     let dims = function.inputs.iter().flat_map(|input| input.dims.iter().flatten());
-    let sizes: Vec<&str> =
-        dims.filter_map(|dim| if let DimKind::Name(name) = &dim.kind { Some(name.as_str()) } else { None }).collect();
+    let sizes: Vec<&str> = dims
+        .filter_map(
+            |dim| if let DimKind::Name(name) = &dim.kind { Some(name.as_str()) } else { None },
+        )
+        .collect();
     let error = |what: &str, name: &str, known: &[&str]| {
-        let error = Diagnostic::error("E0201", function.place(), format!("there is no {what} `{name}`"));
+        let error =
+            Diagnostic::error("E0201", function.place(), format!("there is no {what} `{name}`"));
         match did_you_mean(name, known.iter().copied()) {
             Some(help) => error.help(help),
             None if known.is_empty() => error.help(format!("it has no {what}s")),
             None => error.help(format!("it has {}", listed(known))),
         }
     };
-    let parameters: Vec<&str> = function.parameters.iter().flatten().map(|p| p.name.name.as_str()).collect();
-    let unknown_parameters = bindings.parameters.keys().filter(|name| !parameters.contains(&name.as_str()));
+    let parameters: Vec<&str> =
+        function.parameters.iter().flatten().map(|p| p.name.name.as_str()).collect();
+    let unknown_parameters =
+        bindings.parameters.keys().filter(|name| !parameters.contains(&name.as_str()));
     let unknown_inputs = bindings.inputs.keys().filter(|name| !inputs.contains(&name.as_str()));
     let unknown_sizes = bindings.sizes.keys().filter(|name| !sizes.contains(&name.as_str()));
     let errors = unknown_inputs.map(|name| error("input", name, &inputs));
     let errors = errors.chain(unknown_sizes.map(|name| error("size", name, &sizes)));
-    errors.chain(unknown_parameters.map(|name| error("hyper-parameter", name, &parameters))).collect()
+    errors
+        .chain(unknown_parameters.map(|name| error("hyper-parameter", name, &parameters)))
+        .collect()
 }
 
 /// Returns the bindings of the entry's inputs. An unbound input takes its size names from the other
 /// inputs.
 fn input_types(function: &Function, bindings: &Bindings) -> Result<Vec<Binding>, Vec<Diagnostic>> {
-    let mut known: HashMap<&str, usize> = bindings.sizes.iter().map(|(name, size)| (name.as_str(), *size)).collect();
+    let mut known: HashMap<&str, usize> =
+        bindings.sizes.iter().map(|(name, size)| (name.as_str(), *size)).collect();
     for input in &function.inputs {
-        let (Some(dims), Some(Binding::Tensor(ty))) = (&input.dims, bindings.inputs.get(&input.name.name)) else {
+        let (Some(dims), Some(Binding::Tensor(ty))) =
+            (&input.dims, bindings.inputs.get(&input.name.name))
+        else {
             continue;
         };
         for (dim, &size) in dims.iter().rev().zip(ty.shape.iter().rev()) {
@@ -262,7 +285,12 @@ fn input_types(function: &Function, bindings: &Bindings) -> Result<Vec<Binding>,
     let mut types = Vec::with_capacity(function.inputs.len());
     let mut errors = Vec::new();
     for input in &function.inputs {
-        match bindings.inputs.get(&input.name.name).cloned().map_or_else(|| default_type(input, &known), Ok) {
+        match bindings
+            .inputs
+            .get(&input.name.name)
+            .cloned()
+            .map_or_else(|| default_type(input, &known), Ok)
+        {
             Ok(binding) => types.push(binding),
             Err(error) => errors.push(error),
         }
@@ -273,7 +301,8 @@ fn input_types(function: &Function, bindings: &Bindings) -> Result<Vec<Binding>,
 fn default_type(input: &Input, known: &HashMap<&str, usize>) -> Lowered<Binding> {
     let name = &input.name.name;
     let missing = |what: String| {
-        Diagnostic::error("E0202", input.span, format!("the shape of input `{name}` is not known")).help(what)
+        Diagnostic::error("E0202", input.span, format!("the shape of input `{name}` is not known"))
+            .help(what)
     };
     let give = || format!("give it an array, or a shape with `--shape {name}=…`");
     let mut shape = Vec::new();
@@ -282,7 +311,9 @@ fn default_type(input: &Input, known: &HashMap<&str, usize>) -> Lowered<Binding>
             DimKind::Size(size) => usize::try_from(*size).map_err(|_| missing(give()))?,
             DimKind::Name(size) => match known.get(size.as_str()) {
                 Some(size) => *size,
-                None => return Err(missing(format!("{}, or the size with `--dim {size}=…`", give()))),
+                None => {
+                    return Err(missing(format!("{}, or the size with `--dim {size}=…`", give())));
+                }
             },
             DimKind::Ellipsis => return Err(missing(give())),
         });

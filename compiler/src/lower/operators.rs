@@ -25,14 +25,15 @@ impl<'p, T: Target> Evaluator<'p, T> {
             (BuiltinKind::CompileTime, _) => self.compile_time(function.name, &arguments, spans),
             (BuiltinKind::Tensor, _) => T::call(self, function, &arguments, spans),
             (BuiltinKind::Size, _) => {
-                let constants = arguments.iter().enumerate().map(|(number, argument)| match argument {
-                    Value::Constant(constant) => Ok(*constant),
-                    _ => Err(Diagnostic::error(
-                        "E0207",
-                        spans.argument(number),
-                        format!("`{name}` takes sizes, not tensors"),
-                    )),
-                });
+                let constants =
+                    arguments.iter().enumerate().map(|(number, argument)| match argument {
+                        Value::Constant(constant) => Ok(*constant),
+                        _ => Err(Diagnostic::error(
+                            "E0207",
+                            spans.argument(number),
+                            format!("`{name}` takes sizes, not tensors"),
+                        )),
+                    });
                 let constants = constants.collect::<Lowered<Vec<_>>>()?;
                 size_function(name, &constants, span).map(Value::Constant)
             }
@@ -51,7 +52,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
                     _ => ("f", "16, 32 or 64"),
                 };
                 let dtype = DType::parse(&format!("{prefix}{bits}")).ok_or_else(|| {
-                    Diagnostic::error("E0208", spans.argument(1), format!("`{name}` makes {widths} bits, not {bits}"))
+                    Diagnostic::error(
+                        "E0208",
+                        spans.argument(1),
+                        format!("`{name}` makes {widths} bits, not {bits}"),
+                    )
                 })?;
                 self.cast(operand.clone(), dtype, span)
             }
@@ -79,7 +84,12 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     /// Converts a value to an element of a type. A constant is rounded only once, to that type.
-    pub fn typed(&mut self, value: Value<'p, T::Element>, dtype: DType, span: Span) -> Lowered<T::Element> {
+    pub fn typed(
+        &mut self,
+        value: Value<'p, T::Element>,
+        dtype: DType,
+        span: Span,
+    ) -> Lowered<T::Element> {
         match value {
             Value::Element(element) if self.target.dtype(element) == dtype => Ok(element),
             Value::Element(element) => Ok(self.target.cast(element, dtype)),
@@ -88,17 +98,29 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    fn cast(&mut self, value: Value<'p, T::Element>, dtype: DType, span: Span) -> Lowered<Value<'p, T::Element>> {
+    fn cast(
+        &mut self,
+        value: Value<'p, T::Element>,
+        dtype: DType,
+        span: Span,
+    ) -> Lowered<Value<'p, T::Element>> {
         Ok(match (value, dtype) {
             // A constant that is cast to the type of constants stays a constant.
             (Value::Constant(c), DType::Bool) => Value::Constant(Constant::Bool(c.is_true())),
             (Value::Constant(c), DType::I32) => Value::Constant(c.narrow(span)?),
-            (Value::Constant(c), DType::F32) => Value::Constant(Constant::Float(c.cast(dtype).to_f64())),
+            (Value::Constant(c), DType::F32) => {
+                Value::Constant(Constant::Float(c.cast(dtype).to_f64()))
+            }
             (value, _) => Value::Element(self.typed(value, dtype, span)?),
         })
     }
 
-    pub fn unary(&mut self, op: UnaryOp, operand: Value<'p, T::Element>, span: Span) -> Lowered<Value<'p, T::Element>> {
+    pub fn unary(
+        &mut self,
+        op: UnaryOp,
+        operand: Value<'p, T::Element>,
+        span: Span,
+    ) -> Lowered<Value<'p, T::Element>> {
         if let Value::Constant(constant) = operand {
             return constant.unary(op, span).map(Value::Constant);
         }
@@ -126,7 +148,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
             (Value::List(left), Value::List(right)) if op == BinaryOp::Add => {
                 return self.list([&**left, &**right].concat(), span);
             }
-            (Value::Symbol(left), Value::Symbol(_) | Value::Constant(Constant::Int(_))) if op == BinaryOp::Add => {
+            (Value::Symbol(left), Value::Symbol(_) | Value::Constant(Constant::Int(_)))
+                if op == BinaryOp::Add =>
+            {
                 let text = format!("{left}{right}");
                 self.budget.take_bytes(text.len() as u64).map_err(|exceeded| exceeded.at(span))?;
                 return Ok(Value::Symbol(text.into()));
@@ -152,15 +176,15 @@ impl<'p, T: Target> Evaluator<'p, T> {
         {
             let chosen = if condition.is_true() { *then } else { *otherwise };
             return Ok(Value::Constant(match (chosen, then, otherwise) {
-                (Constant::Int(value), Constant::Float(_), _) | (Constant::Int(value), _, Constant::Float(_)) => {
-                    Constant::Float(value as f64)
-                }
+                (Constant::Int(value), Constant::Float(_), _)
+                | (Constant::Int(value), _, Constant::Float(_)) => Constant::Float(value as f64),
                 _ => chosen,
             }));
         }
         let dtype = self.dtype(&then, span)?.meet(self.dtype(&otherwise, span)?);
         let condition = self.typed(condition, DType::Bool, span)?;
-        let operands = [condition, self.typed(then, dtype, span)?, self.typed(otherwise, dtype, span)?];
+        let operands =
+            [condition, self.typed(then, dtype, span)?, self.typed(otherwise, dtype, span)?];
         self.target.select(operands, span).map(Value::Element)
     }
 }
@@ -176,7 +200,9 @@ fn size_function(name: &str, arguments: &[Constant], span: Span) -> Lowered<Cons
             Err(Diagnostic::error("E0203", span, "this takes the remainder of a division by zero"))
         }
         // The remainder has the sign of the dividend, to match truncating division.
-        ("mod", [Constant::Int(a), Constant::Int(b)]) => Ok(Constant::Int(a.checked_rem(*b).unwrap_or(0))),
+        ("mod", [Constant::Int(a), Constant::Int(b)]) => {
+            Ok(Constant::Int(a.checked_rem(*b).unwrap_or(0)))
+        }
         ("broadcast", [a, b]) if a == b || *b == Constant::Int(1) => Ok(*a),
         ("broadcast", [Constant::Int(1), b]) => Ok(*b),
         ("match", [a, b]) if a == b => Ok(*a),
@@ -185,7 +211,11 @@ fn size_function(name: &str, arguments: &[Constant], span: Span) -> Lowered<Cons
         }
         (_, [condition]) => match name.strip_prefix("assert_") {
             Some(_) if condition.is_true() => Ok(*condition),
-            Some(what) => Err(Diagnostic::error("E0211", span, format!("the assertion `{what}` does not hold"))),
+            Some(what) => Err(Diagnostic::error(
+                "E0211",
+                span,
+                format!("the assertion `{what}` does not hold"),
+            )),
             None => Err(wrong_arguments(name, span)),
         },
         _ => Err(wrong_arguments(name, span)),

@@ -23,12 +23,16 @@ impl<'p> Step<'p, '_> {
     pub(super) fn optimise(&mut self, loss: NodeId, of_model: usize) -> Lowered<()> {
         let Some(optimizer) = self.scope.names.get("optimizer").cloned() else {
             let help = "an optimizer of the library is `Adam()`, say";
-            return Err(self.error("E0241", "the `train` block sets no `optimizer`".into()).help(help));
+            return Err(self
+                .error("E0241", "the `train` block sets no `optimizer`".into())
+                .help(help));
         };
         let weights: Vec<Weight> = self.evaluator.target.network.weights[..of_model].to_vec();
         let frozen = self.evaluator.frozen.clone();
         self.check_frozen(&weights, &frozen)?;
-        let is_trained = |weight: &&Weight| weight.kind == WeightKind::Param && !is_part_of(&weight.path, &frozen);
+        let is_trained = |weight: &&Weight| {
+            weight.kind == WeightKind::Param && !is_part_of(&weight.path, &frozen)
+        };
         let trained: Vec<&Weight> = weights.iter().filter(is_trained).collect();
         // If a layer has replaced a weight in this step, the replacement is trained: a normalised
         // kernel, for example.
@@ -44,8 +48,9 @@ impl<'p> Step<'p, '_> {
         }
         let graph = &mut self.evaluator.target.graph;
         let gradients = nodes.iter().zip(found);
-        let gradients =
-            gradients.map(|(&node, found)| found.unwrap_or_else(|| gradient::zeros_like(graph, node))).collect();
+        let gradients = gradients
+            .map(|(&node, found)| found.unwrap_or_else(|| gradient::zeros_like(graph, node)))
+            .collect();
         let gradients: Rc<[NodeId]> = self.transformed(gradients)?.into();
         let instance = self.instance(&optimizer, FunctionKind::Optimizer, "optimizer")?;
         let base = instance.path.borrow().clone().unwrap_or_default();
@@ -63,7 +68,13 @@ impl<'p> Step<'p, '_> {
             let descent = self.evaluator.target.descent.take();
             norm = descent.as_ref().and_then(|descent| descent.norm);
             stand_ins.push(descent.and_then(|descent| descent.stand_in));
-            moves |= self.evaluator.target.network.updates.get(&weight.path).is_some_and(|next| *next != node);
+            moves |= self
+                .evaluator
+                .target
+                .network
+                .updates
+                .get(&weight.path)
+                .is_some_and(|next| *next != node);
         }
         for ((weight, readers), stand_in) in trained.iter().zip(readers).zip(stand_ins) {
             if let Some(stand_in) = stand_in {
@@ -74,14 +85,18 @@ impl<'p> Step<'p, '_> {
         constrain(&mut self.evaluator, &paths, place_of(self.block, "optimizer"))?;
         if !moves {
             let error = self.wrong("optimizer", "this optimizer changes no weight".into());
-            return Err(error.help("it says what its first input is after the step: `update P = …;`"));
+            return Err(
+                error.help("it says what its first input is after the step: `update P = …;`")
+            );
         }
         Ok(())
     }
 
     /// Checks that each path or pattern of `frozen` is that of a layer or weight.
     fn check_frozen(&self, weights: &[Weight], frozen: &[String]) -> Lowered<()> {
-        let is_there = |path| weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path)));
+        let is_there = |path| {
+            weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path)))
+        };
         match frozen.iter().find(|path| !is_there(path)) {
             Some(unknown) => Err(self.nothing_to_freeze(unknown, weights)),
             None => Ok(()),
@@ -90,13 +105,17 @@ impl<'p> Step<'p, '_> {
 
     /// Returns the error for a frozen path that no weight has.
     fn nothing_to_freeze(&self, unknown: &str, weights: &[Weight]) -> Diagnostic {
-        let error = self.wrong("frozen", format!("cannot freeze `{unknown}`: there is no such layer or weight"));
+        let error = self.wrong(
+            "frozen",
+            format!("cannot freeze `{unknown}`: there is no such layer or weight"),
+        );
         let mut paths: Vec<&str> = Vec::new();
         for Weight { path, .. } in weights {
             let ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);
             paths.extend(ends.map(|end| &path[..end]));
         }
-        let layers: BTreeSet<&str> = paths.iter().copied().filter(|path| !path.contains('.')).collect();
+        let layers: BTreeSet<&str> =
+            paths.iter().copied().filter(|path| !path.contains('.')).collect();
         let layers: Vec<&str> = layers.into_iter().collect();
         match did_you_mean(unknown, paths) {
             Some(help) => error.help(help),
@@ -108,13 +127,17 @@ impl<'p> Step<'p, '_> {
     fn stand_in(&mut self, weight: &Weight, readers: &[NodeId], stand_in: NodeId) -> Lowered<()> {
         let network = &self.evaluator.target.network;
         if network.replaced.contains_key(&weight.path) {
-            let message = format!("`{}` is replaced by its layer in each step, and cannot be averaged", weight.path);
+            let message = format!(
+                "`{}` is replaced by its layer in each step, and cannot be averaged",
+                weight.path
+            );
             return Err(self.wrong("optimizer", message));
         }
         let graph = &mut self.evaluator.target.graph;
         for &reader in readers {
             let operands = graph.operands(reader).into_iter();
-            let operands: Vec<NodeId> = operands.map(|o| if o == weight.node { stand_in } else { o }).collect();
+            let operands: Vec<NodeId> =
+                operands.map(|o| if o == weight.node { stand_in } else { o }).collect();
             let op = graph.node(reader).op.clone();
             graph.set(reader, op, &operands);
         }
@@ -125,14 +148,16 @@ impl<'p> Step<'p, '_> {
     /// trained weights and the model updates states.
     fn nothing_to_train(&self, trained: &[&Weight], of_model: usize) -> Lowered<()> {
         let network = &self.evaluator.target.network;
-        let counts = network.weights[..of_model].iter().any(|weight| network.updates.contains_key(&weight.path));
+        let counts = network.weights[..of_model]
+            .iter()
+            .any(|weight| network.updates.contains_key(&weight.path));
         if trained.is_empty() {
             return match counts {
                 true => Ok(()),
-                false => {
-                    Err(self
-                        .error("E0245", "there is nothing to train: the model has no weight that is not frozen".into()))
-                }
+                false => Err(self.error(
+                    "E0245",
+                    "there is nothing to train: the model has no weight that is not frozen".into(),
+                )),
             };
         }
         let paths: Vec<&str> = trained.iter().map(|weight| weight.path.as_str()).collect();
@@ -144,7 +169,9 @@ impl<'p> Step<'p, '_> {
 
     /// Applies the block's `gradients` function to the list of all gradients.
     fn transformed(&mut self, gradients: Vec<NodeId>) -> Lowered<Vec<NodeId>> {
-        let Some(transform) = self.scope.names.get("gradients").cloned() else { return Ok(gradients) };
+        let Some(transform) = self.scope.names.get("gradients").cloned() else {
+            return Ok(gradients);
+        };
         let span = self.span();
         let list = Value::List(gradients.iter().map(|node| Value::Element(*node)).collect());
         let result = self.evaluator.pipe(list, &transform, self.block, span)?;
@@ -163,8 +190,12 @@ impl<'p> Step<'p, '_> {
         let mut found = Vec::with_capacity(items.len());
         for (item, gradient) in items.into_iter().zip(gradients) {
             let node = self.evaluator.target.element(item, span)?;
-            if self.evaluator.target.graph.node(node).ty != self.evaluator.target.graph.node(gradient).ty {
-                return Err(self.wrong("gradients", "`gradients` changes the shape of a gradient".into()));
+            if self.evaluator.target.graph.node(node).ty
+                != self.evaluator.target.graph.node(gradient).ty
+            {
+                return Err(
+                    self.wrong("gradients", "`gradients` changes the shape of a gradient".into())
+                );
             }
             found.push(node);
         }

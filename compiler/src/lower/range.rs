@@ -32,7 +32,8 @@ pub(super) fn with_range<'p>(
         && let Some((input, truncates)) = source(&tensors.graph, *tensor)
     {
         let ignored = ignored.map(|constant| constant.cast(DType::F64).to_f64());
-        let range = InputRange { input, low: low.map(whole), high: high.map(whole), ignored, truncates };
+        let range =
+            InputRange { input, low: low.map(whole), high: high.map(whole), ignored, truncates };
         let ranges = &mut tensors.network.ranges;
         if !ranges.contains(&range) {
             ranges.push(range);

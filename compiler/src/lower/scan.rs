@@ -54,9 +54,11 @@ pub(super) fn scan<'p>(
         Ok(Carry { name, first: first_value(evaluator, name, value)? })
     });
     let carries = carries.collect::<Lowered<Vec<Carry>>>()?;
-    let first: Vec<Leaf> = carries.iter().flat_map(|carry| leaves(carry.name, &carry.first)).collect();
+    let first: Vec<Leaf> =
+        carries.iter().flat_map(|carry| leaves(carry.name, &carry.first)).collect();
     let graph = &evaluator.target.graph;
-    let types: Vec<TensorType> = first.iter().map(|leaf| graph.node(leaf.node).ty.clone()).collect();
+    let types: Vec<TensorType> =
+        first.iter().map(|leaf| graph.node(leaf.node).ty.clone()).collect();
     let slices = sequences.iter().map(|sequence| {
         let mut ty = graph.node(sequence.node).ty.clone();
         ty.shape.remove(sequence.axis);
@@ -65,9 +67,13 @@ pub(super) fn scan<'p>(
     let slices: Vec<(&'p Ident, TensorType)> = slices.collect();
 
     evaluator.target.begin_scan();
-    let slices = slices.into_iter().map(|(name, ty)| (name, evaluator.target.step_input(&name.name, ty)));
+    let slices =
+        slices.into_iter().map(|(name, ty)| (name, evaluator.target.step_input(&name.name, ty)));
     let slices: Vec<(&'p Ident, NodeId)> = slices.collect();
-    let given = first.iter().zip(&types).map(|(leaf, ty)| evaluator.target.step_input(&leaf.label, ty.clone()));
+    let given = first
+        .iter()
+        .zip(&types)
+        .map(|(leaf, ty)| evaluator.target.step_input(&leaf.label, ty.clone()));
     let given: Vec<NodeId> = given.collect();
     let mut inside = scope.map(|value| evaluator.target.capture(value));
     for (name, node) in slices {
@@ -85,7 +91,8 @@ pub(super) fn scan<'p>(
             return Err(error);
         }
     };
-    let names: Vec<(&'p Ident, String)> = outputs.iter().map(|leaf| (leaf.name, leaf.label.clone())).collect();
+    let names: Vec<(&'p Ident, String)> =
+        outputs.iter().map(|leaf| (leaf.name, leaf.label.clone())).collect();
     let axes = stacking_axes(evaluator, &sequences, &outputs[first.len()..]);
     let outputs = outputs.into_iter().map(|leaf| (leaf.label, leaf.node)).collect();
     let (body, captures) = evaluator.target.end_scan(outputs);
@@ -97,7 +104,8 @@ pub(super) fn scan<'p>(
 
     let first: Vec<NodeId> = first.iter().map(|leaf| leaf.node).collect();
     let count = first.len();
-    let operands: Vec<NodeId> = sequences.iter().map(|s| s.node).chain(first).chain(captures).collect();
+    let operands: Vec<NodeId> =
+        sequences.iter().map(|s| s.node).chain(first).chain(captures).collect();
     let sequences = sequences.iter().map(|sequence| sequence.axis).collect();
     let scan = Scan { length, sequences, carries: count, yields, body };
     let mut results = evaluator.target.graph.add_scan(scan, &operands);
@@ -115,14 +123,19 @@ pub(super) fn scan<'p>(
 }
 
 /// Returns the axis along which each yielded value is stacked: that of the first sequence.
-fn stacking_axes(evaluator: &Evaluator<Tensors>, sequences: &[Sequence], yielded: &[Leaf]) -> Lowered<Vec<usize>> {
+fn stacking_axes(
+    evaluator: &Evaluator<Tensors>,
+    sequences: &[Sequence],
+    yielded: &[Leaf],
+) -> Lowered<Vec<usize>> {
     let axes = yielded.iter().map(|Leaf { name, node, .. }| {
         let axis = sequences.first().map_or(0, |sequence| sequence.axis);
         let rank = evaluator.target.graph.shape(*node).len();
         if axis <= rank {
             return Ok(axis);
         }
-        let message = format!("`{}` has {rank} axes, so it cannot be stacked along axis {axis}", name.name);
+        let message =
+            format!("`{}` has {rank} axes, so it cannot be stacked along axis {axis}", name.name);
         Err(Diagnostic::error("E0229", name.span, message))
     });
     axes.collect()
@@ -130,12 +143,18 @@ fn stacking_axes(evaluator: &Evaluator<Tensors>, sequences: &[Sequence], yielded
 
 /// Returns the tensors in a value, in order.
 fn leaves<'p>(name: &'p Ident, value: &Value<'p, NodeId>) -> Vec<Leaf<'p>> {
-    fn add<'p>(name: &'p Ident, label: String, value: &Value<'p, NodeId>, found: &mut Vec<Leaf<'p>>) {
+    fn add<'p>(
+        name: &'p Ident,
+        label: String,
+        value: &Value<'p, NodeId>,
+        found: &mut Vec<Leaf<'p>>,
+    ) {
         match value {
             Value::Element(node) => found.push(Leaf { name, label, node: *node }),
             Value::List(items) => {
                 let items = items.iter().enumerate();
-                items.for_each(|(number, item)| add(name, format!("{label}.{number}"), item, found));
+                items
+                    .for_each(|(number, item)| add(name, format!("{label}.{number}"), item, found));
             }
             _ => {}
         }
@@ -147,10 +166,15 @@ fn leaves<'p>(name: &'p Ident, value: &Value<'p, NodeId>) -> Vec<Leaf<'p>> {
 
 /// Rebinds the carried names to other tensors, in the order of [`leaves`].
 fn replace<'p>(scope: &mut Scope<'p, NodeId>, carries: &[Carry<'p>], nodes: Vec<NodeId>) {
-    fn filled<'p>(like: &Value<'p, NodeId>, nodes: &mut impl Iterator<Item = NodeId>) -> Value<'p, NodeId> {
+    fn filled<'p>(
+        like: &Value<'p, NodeId>,
+        nodes: &mut impl Iterator<Item = NodeId>,
+    ) -> Value<'p, NodeId> {
         match like {
             Value::Element(node) => Value::Element(nodes.next().unwrap_or(*node)),
-            Value::List(items) => Value::List(items.iter().map(|item| filled(item, nodes)).collect()),
+            Value::List(items) => {
+                Value::List(items.iter().map(|item| filled(item, nodes)).collect())
+            }
             value => value.clone(),
         }
     }
@@ -176,7 +200,9 @@ fn sequences<'p>(
         let number = evaluator.integer(scope, axis, "an axis")?;
         let rank = i64::try_from(shape.len()).unwrap_or(i64::MAX);
         let counted = if number < 0 { number.saturating_add(rank) } else { number };
-        let Some((axis, &size)) = usize::try_from(counted).ok().and_then(|axis| Some((axis, shape.get(axis)?))) else {
+        let Some((axis, &size)) =
+            usize::try_from(counted).ok().and_then(|axis| Some((axis, shape.get(axis)?)))
+        else {
             let message = format!("there is no axis {number} in the shape {shape:?}");
             return Err(Diagnostic::error("E0229", axis.span, message));
         };
@@ -191,7 +217,11 @@ fn sequences<'p>(
 }
 
 /// Collects the names of the scope that the statements assign, in order.
-fn assigned<'p>(statements: &'p [Statement], scope: &Scope<'p, NodeId>, names: &mut Vec<&'p Ident>) {
+fn assigned<'p>(
+    statements: &'p [Statement],
+    scope: &Scope<'p, NodeId>,
+    names: &mut Vec<&'p Ident>,
+) {
     for statement in statements {
         let targets: &[Ident] = match &statement.kind {
             StatementKind::Assign { targets, .. } => targets,
@@ -232,7 +262,8 @@ fn first_value<'p>(
         }
         other => {
             let kind = other.map_or("nothing", Value::kind);
-            let message = format!("`{}` is carried from step to step, and is {kind} before", name.name);
+            let message =
+                format!("`{}` is carried from step to step, and is {kind} before", name.name);
             Err(Diagnostic::error("E0229", name.span, message)
                 .help("what is carried is a tensor, or a list of tensors"))
         }
@@ -251,7 +282,11 @@ fn outputs<'p>(
     let mut outputs: Vec<Leaf<'p>> = Vec::with_capacity(types.len() + yielded.len());
     let mut types = types.iter();
     for Carry { name, first } in carries {
-        let value = scope.names.get(name.name.as_str()).cloned().unwrap_or(Value::Constant(Constant::Int(0)));
+        let value = scope
+            .names
+            .get(name.name.as_str())
+            .cloned()
+            .unwrap_or(Value::Constant(Constant::Int(0)));
         next_value(evaluator, name, name.name.clone(), first, value, &mut types, &mut outputs)?;
     }
     for (name, value) in yielded {
@@ -279,7 +314,15 @@ fn next_value<'p>(
     match (first, value) {
         (Value::List(before), Value::List(after)) if before.len() == after.len() => {
             for (number, (first, value)) in before.iter().zip(after).enumerate() {
-                next_value(evaluator, name, format!("{label}.{number}"), first, value, types, outputs)?;
+                next_value(
+                    evaluator,
+                    name,
+                    format!("{label}.{number}"),
+                    first,
+                    value,
+                    types,
+                    outputs,
+                )?;
             }
         }
         (Value::List(before), after) => {
@@ -287,8 +330,11 @@ fn next_value<'p>(
                 Value::List(items) => format!("a list of {}", items.len()),
                 after => after.kind().to_owned(),
             };
-            let message =
-                format!("`{}` is a list of {} before the loop, and {after} after a step", name.name, before.len());
+            let message = format!(
+                "`{}` is a list of {} before the loop, and {after} after a step",
+                name.name,
+                before.len()
+            );
             return Err(Diagnostic::error("E0229", name.span, message));
         }
         (_, value) => {
@@ -299,15 +345,20 @@ fn next_value<'p>(
                 Value::List(_) | Value::Symbol(_) | Value::Callable(_) => false,
             };
             if is_float && !ty.dtype.is_float() {
-                let message = format!("`{}` is {} before the loop, and a float after a step", name.name, ty.dtype);
+                let message = format!(
+                    "`{}` is {} before the loop, and a float after a step",
+                    name.name, ty.dtype
+                );
                 return Err(Diagnostic::error("E0229", name.span, message)
                     .help("what is carried keeps its type; begin with `0.0` for a float"));
             }
             let node = evaluator.typed(value, ty.dtype, name.span)?;
             let shape = evaluator.target.graph.shape(node);
             if shape != ty.shape {
-                let message =
-                    format!("`{}` has the shape {:?} before the loop, and {shape:?} after a step", name.name, ty.shape);
+                let message = format!(
+                    "`{}` has the shape {:?} before the loop, and {shape:?} after a step",
+                    name.name, ty.shape
+                );
                 return Err(Diagnostic::error("E0229", name.span, message)
                     .help("what is carried keeps its shape; `fill(shape, 0.0)` makes a tensor to begin with"));
             }

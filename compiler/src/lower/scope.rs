@@ -32,7 +32,9 @@ impl<'p, E: Clone> Scope<'p, E> {
     }
 
     pub fn lookup(&self, name: &str) -> Option<Value<'p, E>> {
-        let size = || Some(Value::Constant(Constant::Int(i64::try_from(self.sizes.get(name)?.size).ok()?)));
+        let size = || {
+            Some(Value::Constant(Constant::Int(i64::try_from(self.sizes.get(name)?.size).ok()?)))
+        };
         self.names.get(name).cloned().or_else(size)
     }
 
@@ -42,12 +44,18 @@ impl<'p, E: Clone> Scope<'p, E> {
         let mut names: Vec<_> = self.names.iter().collect();
         names.sort_unstable_by_key(|(name, _)| **name);
         let names = names.into_iter().map(|(name, old)| (*name, value(old))).collect();
-        Self { function: self.function, names, sizes: self.sizes.clone(), weights: self.weights.clone() }
+        Self {
+            function: self.function,
+            names,
+            sizes: self.sizes.clone(),
+            weights: self.weights.clone(),
+        }
     }
 
     /// Returns the same scope for another target, without values that contain tensors.
     pub fn constants<F>(&self) -> Scope<'p, F> {
-        let constants = self.names.iter().filter_map(|(name, value)| Some((*name, value.constant()?)));
+        let constants =
+            self.names.iter().filter_map(|(name, value)| Some((*name, value.constant()?)));
         let (names, sizes) = (constants.collect(), self.sizes.clone());
         Scope { function: self.function, names, sizes, weights: HashMap::new() }
     }
@@ -58,11 +66,18 @@ impl<'p, E: Clone> Scope<'p, E> {
         let Some(dims) = &input.dims else { return Ok(()) };
         let name = &input.name.name;
         let Some(shape) = shape else {
-            return Err(Diagnostic::error("E0204", input.span, format!("`{name}` is a tensor, and a list is given")));
+            return Err(Diagnostic::error(
+                "E0204",
+                input.span,
+                format!("`{name}` is a tensor, and a list is given"),
+            ));
         };
         let open = matches!(dims.first(), Some(dim) if dim.kind == DimKind::Ellipsis);
-        let (named, fits) =
-            if open { (&dims[1..], shape.len() + 1 >= dims.len()) } else { (&dims[..], shape.len() == dims.len()) };
+        let (named, fits) = if open {
+            (&dims[1..], shape.len() + 1 >= dims.len())
+        } else {
+            (&dims[..], shape.len() == dims.len())
+        };
         if !fits {
             let least = if open { "at least " } else { "" };
             let message = format!(
@@ -75,14 +90,17 @@ impl<'p, E: Clone> Scope<'p, E> {
         for (dim, &size) in named.iter().zip(&shape[shape.len() - named.len()..]) {
             match &dim.kind {
                 DimKind::Size(wanted) if i64::try_from(size) != Ok(*wanted) => {
-                    let message = format!("`{name}` must have the size {wanted} here, and {size} is given: {shape:?}");
+                    let message = format!(
+                        "`{name}` must have the size {wanted} here, and {size} is given: {shape:?}"
+                    );
                     return Err(Diagnostic::error("E0213", dim.span, message));
                 }
                 DimKind::Name(key) => match self.sizes.get(key.as_str()) {
                     Some(first) if first.size != size => {
-                        let message = format!("`{key}` is {size} in `{name}`, but {} before", first.size);
-                        let error =
-                            Diagnostic::error("E0213", dim.span, message).saying(format!("{size} here: {shape:?}"));
+                        let message =
+                            format!("`{key}` is {size} in `{name}`, but {} before", first.size);
+                        let error = Diagnostic::error("E0213", dim.span, message)
+                            .saying(format!("{size} here: {shape:?}"));
                         return Err(match first.place {
                             Some(place) => error.also(place, format!("{} here", first.size)),
                             None => error.help(format!("`--dim {key}={}` was given", first.size)),

@@ -15,11 +15,19 @@ const DEEPEST: u32 = 256;
 
 impl<'p, T: Target> Evaluator<'p, T> {
     /// Runs statements in a scope.
-    pub fn run(&mut self, scope: &mut Scope<'p, T::Element>, statements: &'p [Statement]) -> Lowered<()> {
+    pub fn run(
+        &mut self,
+        scope: &mut Scope<'p, T::Element>,
+        statements: &'p [Statement],
+    ) -> Lowered<()> {
         statements.iter().try_for_each(|statement| self.statement(scope, statement))
     }
 
-    fn statement(&mut self, scope: &mut Scope<'p, T::Element>, statement: &'p Statement) -> Lowered<()> {
+    fn statement(
+        &mut self,
+        scope: &mut Scope<'p, T::Element>,
+        statement: &'p Statement,
+    ) -> Lowered<()> {
         let span = statement.span;
         self.count(STATEMENT_UNITS, span)?;
         match &statement.kind {
@@ -47,7 +55,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 }
                 Ok(())
             }
-            StatementKind::For { variables, list, body } => self.unroll(scope, variables, list, body),
+            StatementKind::For { variables, list, body } => {
+                self.unroll(scope, variables, list, body)
+            }
             StatementKind::If { condition, then, otherwise } => {
                 let block = if self.decide(scope, condition)? { then } else { otherwise };
                 self.run(scope, block)
@@ -60,16 +70,29 @@ impl<'p, T: Target> Evaluator<'p, T> {
                 let value = self.expression(scope, value)?;
                 match self.yields.last_mut() {
                     Some(yields) => yields.push((target, value)),
-                    None => return Err(Diagnostic::error("E0229", span, "`yield` stands in the body of a `scan`")),
+                    None => {
+                        return Err(Diagnostic::error(
+                            "E0229",
+                            span,
+                            "`yield` stands in the body of a `scan`",
+                        ));
+                    }
                 }
                 Ok(())
             }
-            StatementKind::Error => Err(Diagnostic::error("E0001", span, "this statement could not be read")),
+            StatementKind::Error => {
+                Err(Diagnostic::error("E0001", span, "this statement could not be read"))
+            }
         }
     }
 
     /// Runs an `adapt` block in a scope of its own, if its layer is the one that adapts.
-    fn adapt(&mut self, scope: &Scope<'p, T::Element>, body: &'p [Statement], span: Span) -> Lowered<()> {
+    fn adapt(
+        &mut self,
+        scope: &Scope<'p, T::Element>,
+        body: &'p [Statement],
+        span: Span,
+    ) -> Lowered<()> {
         if self.is_frozen() {
             return Ok(());
         }
@@ -77,9 +100,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let again = self.adapts.contains(&path);
         if self.adapting == Some(&path) {
             if again {
-                let message = format!("`{path}` is applied twice, so that it is not clear what it adapts to");
-                return Err(Diagnostic::error("E0230", span, message)
-                    .help("give it what it would take from the data, or a layer of its own to each input"));
+                let message =
+                    format!("`{path}` is applied twice, so that it is not clear what it adapts to");
+                return Err(Diagnostic::error("E0230", span, message).help(
+                    "give it what it would take from the data, or a layer of its own to each input",
+                ));
             }
             let updates = std::mem::replace(&mut self.updates, true);
             let done = self.run(&mut scope.map(Value::clone), body);
@@ -107,8 +132,13 @@ impl<'p, T: Target> Evaluator<'p, T> {
         if let [target] = targets {
             if !target.capital && value.has_elements() {
                 let capitalised = target.name[..1].to_ascii_uppercase() + &target.name[1..];
-                let what = if matches!(value, Value::List(_)) { "a list with tensors" } else { "a tensor" };
-                let message = format!("`{}` is {what}, so its name starts with a capital", target.name);
+                let what = if matches!(value, Value::List(_)) {
+                    "a list with tensors"
+                } else {
+                    "a tensor"
+                };
+                let message =
+                    format!("`{}` is {what}, so its name starts with a capital", target.name);
                 let error = Diagnostic::error("E0225", target.span, message);
                 return Err(error.help(format!("call it `{capitalised}`")));
             }
@@ -124,12 +154,19 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let parts = match value {
             Value::List(parts) if parts.len() == targets.len() => parts,
             Value::List(parts) => {
-                let message =
-                    format!("expected {} values for {0} names, found a list of {}", targets.len(), parts.len());
+                let message = format!(
+                    "expected {} values for {0} names, found a list of {}",
+                    targets.len(),
+                    parts.len()
+                );
                 return Err(Diagnostic::error("E0226", span, message));
             }
             value => {
-                let message = format!("expected {} values for {0} names, found {}", targets.len(), value.kind());
+                let message = format!(
+                    "expected {} values for {0} names, found {}",
+                    targets.len(),
+                    value.kind()
+                );
                 return Err(Diagnostic::error("E0226", span, message));
             }
         };
@@ -151,7 +188,9 @@ impl<'p, T: Target> Evaluator<'p, T> {
             value => {
                 let message = format!("`for` goes through a list, and this is {}", value.kind());
                 let error = Diagnostic::error("E0226", list.span, message);
-                return Err(error.help("write `range(n)` for the numbers below n, and `scan` for an axis of a tensor"));
+                return Err(error.help(
+                    "write `range(n)` for the numbers below n, and `scan` for an axis of a tensor",
+                ));
             }
         };
         for (number, item) in items.iter().cloned().enumerate() {
@@ -159,7 +198,8 @@ impl<'p, T: Target> Evaluator<'p, T> {
             if let Some(frame) = self.frames.last_mut() {
                 frame.loops.push(number);
             }
-            let done = self.assign(scope, variables, item, list.span).and_then(|()| self.run(scope, body));
+            let done =
+                self.assign(scope, variables, item, list.span).and_then(|()| self.run(scope, body));
             if let Some(frame) = self.frames.last_mut() {
                 frame.loops.pop();
             }
@@ -169,7 +209,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
     }
 
     /// Returns the value of an output of the scope's function, after its statements have run.
-    pub fn output(&mut self, scope: &Scope<'p, T::Element>, output: &Ident) -> Lowered<Value<'p, T::Element>> {
+    pub fn output(
+        &mut self,
+        scope: &Scope<'p, T::Element>,
+        output: &Ident,
+    ) -> Lowered<Value<'p, T::Element>> {
         scope.lookup(&output.name).map_or_else(|| self.target.outer(output), Ok)
     }
 }

@@ -28,7 +28,12 @@ pub(super) trait Target: Sized {
     fn constant(&mut self, scalar: Scalar) -> Self::Element;
     fn unary(&mut self, op: UnaryOp, operand: Self::Element) -> Self::Element;
     fn cast(&mut self, operand: Self::Element, dtype: DType) -> Self::Element;
-    fn binary(&mut self, op: BinaryOp, operands: [Self::Element; 2], span: Span) -> Lowered<Self::Element>;
+    fn binary(
+        &mut self,
+        op: BinaryOp,
+        operands: [Self::Element; 2],
+        span: Span,
+    ) -> Lowered<Self::Element>;
     /// Adds `operands[0] ? operands[1] : operands[2]`.
     fn select(&mut self, operands: [Self::Element; 3], span: Span) -> Lowered<Self::Element>;
 
@@ -130,15 +135,22 @@ impl Spans {
 /// Returns the error for a value that has no elements.
 pub(super) fn no_tensor<E>(value: &Value<'_, E>, span: Span) -> Diagnostic {
     if let Value::Symbol(name) = value {
-        let error = Diagnostic::error("E0206", span, format!("expected a number or tensor, found the name `{name}`"));
+        let error = Diagnostic::error(
+            "E0206",
+            span,
+            format!("expected a number or tensor, found the name `{name}`"),
+        );
         return match name.parse::<f64>() {
             Ok(_) => error.help(format!("write {name} without quotes")),
             Err(_) => error,
         };
     }
-    let error = Diagnostic::error("E0204", span, format!("expected a tensor, found {}", value.kind()));
+    let error =
+        Diagnostic::error("E0204", span, format!("expected a tensor, found {}", value.kind()));
     match value {
-        Value::List(_) => error.help("take one of its parts, as in `A, B = T;` or with `element(T, 0)`"),
+        Value::List(_) => {
+            error.help("take one of its parts, as in `A, B = T;` or with `element(T, 0)`")
+        }
         _ => error,
     }
 }

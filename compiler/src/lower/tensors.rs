@@ -53,7 +53,14 @@ impl Tensors {
         let empty = |name: &str| Graph::within(name, budget);
         let network = Collected { initial: empty("initial"), ..Collected::default() };
         let label = Label::default();
-        Self { graph: empty(name), outer: Vec::new(), network, label, sample_weight: None, descent: None }
+        Self {
+            graph: empty(name),
+            outer: Vec::new(),
+            network,
+            label,
+            sample_weight: None,
+            descent: None,
+        }
     }
 
     /// Returns the network with these outputs.
@@ -72,7 +79,9 @@ impl Tensors {
     /// Switches back to the surrounding graph. Returns the body with these outputs, and the nodes
     /// of the surrounding graph that it reads.
     pub fn end_scan(&mut self, outputs: Vec<(String, NodeId)>) -> (Graph, Vec<NodeId>) {
-        let Some(Outer { graph, captures }) = self.outer.pop() else { return (Graph::default(), Vec::new()) };
+        let Some(Outer { graph, captures }) = self.outer.pop() else {
+            return (Graph::default(), Vec::new());
+        };
         let mut body = std::mem::replace(&mut self.graph, graph);
         body.outputs = outputs;
         let mut read = Vec::new();
@@ -140,7 +149,9 @@ impl Tensors {
     /// Returns the input that stands for a node of `outer[level]` in the body of the scan in that
     /// graph.
     pub fn captured(&mut self, level: usize, node: NodeId) -> NodeId {
-        if let Some((_, inside)) = self.outer[level].captures.iter().find(|(outside, _)| *outside == node) {
+        if let Some((_, inside)) =
+            self.outer[level].captures.iter().find(|(outside, _)| *outside == node)
+        {
             return *inside;
         }
         let (ty, name) = {
@@ -172,7 +183,8 @@ impl Tensors {
     pub fn zero_state(&mut self, path: &str, span: Span) -> Lowered<NodeId> {
         let ty = TensorType::scalar(DType::F32);
         let node = self.add(Op::Weight(path.to_owned()), ty.clone(), &[], span)?;
-        let first = self.network.initial.add(Op::Constant(Scalar::zero(DType::F32)), ty.clone(), &[]);
+        let first =
+            self.network.initial.add(Op::Constant(Scalar::zero(DType::F32)), ty.clone(), &[]);
         self.network.initial.outputs.push((path.to_owned(), first));
         let (path, kind) = (path.to_owned(), WeightKind::State);
         self.network.weights.push(Weight { path, ty, kind, role: Role::Metric, node });
@@ -215,12 +227,22 @@ impl Tensors {
 
     /// Adds a node for the current statement. `span` is the location for errors, such as a tensor
     /// that is too large.
-    pub fn add(&mut self, op: Op, ty: TensorType, operands: &[NodeId], span: Span) -> Lowered<NodeId> {
+    pub fn add(
+        &mut self,
+        op: Op,
+        ty: TensorType,
+        operands: &[NodeId],
+        span: Span,
+    ) -> Lowered<NodeId> {
         // Strides must fit even if the tensor has no elements.
         let mut sizes = ty.shape.iter().map(|&size| size.max(1));
         let bytes = sizes.try_fold(ty.dtype.size(), usize::checked_mul);
         if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
-            return Err(Diagnostic::error("E0214", span, format!("a tensor {ty} is larger than any memory")));
+            return Err(Diagnostic::error(
+                "E0214",
+                span,
+                format!("a tensor {ty} is larger than any memory"),
+            ));
         }
         self.graph.budget.check().map_err(|exceeded| exceeded.at(span))?;
         if let Op::Contraction(contraction) = &op
@@ -228,8 +250,10 @@ impl Tensors {
         {
             return Err(overflow(span));
         }
-        let types: Vec<&TensorType> = operands.iter().map(|&operand| &self.graph.node(operand).ty).collect();
-        op.verify_positions(&ty, &types).map_err(|message| Diagnostic::error("E0214", span, message))?;
+        let types: Vec<&TensorType> =
+            operands.iter().map(|&operand| &self.graph.node(operand).ty).collect();
+        op.verify_positions(&ty, &types)
+            .map_err(|message| Diagnostic::error("E0214", span, message))?;
         Ok(self.add_small(op, ty, operands))
     }
 
@@ -269,8 +293,15 @@ impl Target for Tensors {
     }
 
     fn path(&self, element: NodeId) -> Option<String> {
-        let weight = self.network.weights.iter().find(|weight| weight.node == element).map(|weight| &weight.path);
-        let next = || self.network.updates.iter().find(|(_, next)| **next == element).map(|(path, _)| path);
+        let weight = self
+            .network
+            .weights
+            .iter()
+            .find(|weight| weight.node == element)
+            .map(|weight| &weight.path);
+        let next = || {
+            self.network.updates.iter().find(|(_, next)| **next == element).map(|(path, _)| path)
+        };
         weight.or_else(next).cloned()
     }
 
@@ -310,7 +341,11 @@ impl Target for Tensors {
         _: &'p [Expr],
         span: Span,
     ) -> Lowered<Value<'p, NodeId>> {
-        Err(Diagnostic::error("E0116", span, format!("`{}` is indexed outside a contraction", tensor.name)))
+        Err(Diagnostic::error(
+            "E0116",
+            span,
+            format!("`{}` is indexed outside a contraction", tensor.name),
+        ))
     }
 
     fn outer<'p>(&mut self, name: &Ident) -> Lowered<Value<'p, NodeId>> {

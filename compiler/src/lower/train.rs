@@ -66,18 +66,29 @@ pub struct Targets {
 }
 
 /// Returns the settings in the `train` block of `entry`, or `None` if it has none.
-pub fn settings(program: &Program, entry: Option<&str>) -> Result<Option<Settings>, Vec<Diagnostic>> {
+pub fn settings(
+    program: &Program,
+    entry: Option<&str>,
+) -> Result<Option<Settings>, Vec<Diagnostic>> {
     let function = program.entry(entry).map_err(|error| vec![error])?;
     let Some(block) = program.training(function) else { return Ok(None) };
-    let mut evaluator = Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
+    let mut evaluator =
+        Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
     let scope = read(&mut evaluator, function, block).map_err(|error| vec![error.user_first()])?;
     let mut settings = Settings::default();
     let number = |name: &str, least: i64| match scope.names.get(name) {
         None => Ok(None),
-        Some(Value::Constant(Constant::Int(value))) if *value >= least => Ok(Some(value.unsigned_abs())),
+        Some(Value::Constant(Constant::Int(value))) if *value >= least => {
+            Ok(Some(value.unsigned_abs()))
+        }
         Some(value) => {
-            let found = if let Value::Symbol(text) = value { format!("the text `{text}`") } else { value.to_string() };
-            let message = format!("`{name}` must be a whole number of at least {least}, and is {found}");
+            let found = if let Value::Symbol(text) = value {
+                format!("the text `{text}`")
+            } else {
+                value.to_string()
+            };
+            let message =
+                format!("`{name}` must be a whole number of at least {least}, and is {found}");
             Err(vec![Diagnostic::error("E0240", place_of(block, name), message)])
         }
     };
@@ -100,7 +111,9 @@ pub fn settings(program: &Program, entry: Option<&str>) -> Result<Option<Setting
 /// itself sets it.
 pub(super) fn place_of(block: &Function, name: &str) -> Span {
     let set = block.body.iter().rev().find_map(|statement| match &statement.kind {
-        StatementKind::Assign { targets, value } if targets.iter().any(|target| target.name == name) => {
+        StatementKind::Assign { targets, value }
+            if targets.iter().any(|target| target.name == name) =>
+        {
             Some(value.span)
         }
         _ => None,
@@ -124,12 +137,19 @@ pub fn train(
     let (function, types) = entry_types(program, entry, bindings)?;
     let Some(block) = program.training(function) else {
         let name = function.name.as_ref().map_or("this function", |name| &name.name);
-        let error = Diagnostic::error("E0241", function.place(), format!("nothing says how `{name}` is trained"));
+        let error = Diagnostic::error(
+            "E0241",
+            function.place(),
+            format!("nothing says how `{name}` is trained"),
+        );
         return Err(vec![error.help(format!("add `train {name} {{ loss = …; optimizer = …; }}`"))]);
     };
     let step = || {
-        let mut evaluator =
-            Evaluator::new(program, Tensors::new("step", &Budget::new(bindings.limits)), bindings.training);
+        let mut evaluator = Evaluator::new(
+            program,
+            Tensors::new("step", &Budget::new(bindings.limits)),
+            bindings.training,
+        );
         evaluator.penalises = true;
         evaluator.frozen = frozen(program, function, block, targets)?.into();
         let scope = read(&mut evaluator, function, block)?;
@@ -145,8 +165,14 @@ pub fn train(
 }
 
 /// Returns the paths of frozen layers and weights.
-fn frozen(program: &Program, function: &Function, block: &Function, targets: &Targets) -> Lowered<Vec<String>> {
-    let mut evaluator = Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
+fn frozen(
+    program: &Program,
+    function: &Function,
+    block: &Function,
+    targets: &Targets,
+) -> Lowered<Vec<String>> {
+    let mut evaluator =
+        Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
     let scope = read(&mut evaluator, function, block)?;
     let named = match scope.names.get("frozen") {
         None => &[][..],
@@ -156,7 +182,8 @@ fn frozen(program: &Program, function: &Function, block: &Function, targets: &Ta
     let path = |value: &Value<NodeId>| match value {
         Value::Symbol(path) => Ok(path.to_string()),
         value => {
-            let message = format!("`frozen` is a list of paths, as `\"encoder.dense\"`, and this is {value}");
+            let message =
+                format!("`frozen` is a list of paths, as `\"encoder.dense\"`, and this is {value}");
             Err(Diagnostic::error("E0240", place_of(block, "frozen"), message))
         }
     };
@@ -213,7 +240,9 @@ impl<'p> Step<'p, '_> {
     fn add(mut self, outputs: &[(String, NodeId)], wanted: &[(usize, NodeId)]) -> Lowered<Network> {
         self.evaluator.frames.push(Frame::new("train".to_owned()));
         self.reserved()?;
-        let target = |number: usize| wanted.iter().find(|(other, _)| *other == number).map(|&(_, target)| target);
+        let target = |number: usize| {
+            wanted.iter().find(|(other, _)| *other == number).map(|&(_, target)| target)
+        };
         let outputs = outputs.iter().enumerate();
         let outputs: Vec<Output> =
             outputs.map(|(number, &(_, value))| Output { value, target: target(number) }).collect();
@@ -255,12 +284,15 @@ impl<'p> Step<'p, '_> {
     /// in files.
     fn reserved(&self) -> Lowered<()> {
         let network = &self.evaluator.target.network;
-        let Some(weight) = network.weights.iter().find(|weight| weight.path.starts_with("train.")) else {
+        let Some(weight) = network.weights.iter().find(|weight| weight.path.starts_with("train."))
+        else {
             return Ok(());
         };
-        let span = self.evaluator.target.graph.node(weight.node).span.unwrap_or_else(|| self.span());
+        let span =
+            self.evaluator.target.graph.node(weight.node).span.unwrap_or_else(|| self.span());
         let message = format!("the weight `{}` is where training keeps its own", weight.path);
-        Err(Diagnostic::error("E0240", span, message).help("give the layer another name than `train`"))
+        Err(Diagnostic::error("E0240", span, message)
+            .help("give the layer another name than `train`"))
     }
 
     /// Returns the targets with the numbers of their outputs: inputs of the model that the block
@@ -270,7 +302,8 @@ impl<'p> Step<'p, '_> {
         let is_output = |name: &String| outputs.iter().any(|output| output.name == *name);
         if let Some(unknown) = self.targets.types.keys().find(|name| !is_output(name)) {
             let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
-            let error = self.error("E0242", format!("there is a target for `{unknown}`, which is no output"));
+            let error = self
+                .error("E0242", format!("there is a target for `{unknown}`, which is no output"));
             return Err(error.help(format!("the outputs are {}", listed(&names))));
         }
         let taken = self.inputs_as_targets()?;
@@ -296,14 +329,19 @@ impl<'p> Step<'p, '_> {
         let named: &[Value<NodeId>] = match self.scope.names.get("targets") {
             None => return Ok(Vec::new()),
             Some(value) if value.is_symbol("inputs") => {
-                return Ok((0..outputs.len()).map(|number| (number < inputs.len()).then_some(number)).collect());
+                return Ok((0..outputs.len())
+                    .map(|number| (number < inputs.len()).then_some(number))
+                    .collect());
             }
             Some(Value::List(items)) => items,
             Some(value) => std::slice::from_ref(value),
         };
         if named.len() != outputs.len() {
-            let message =
-                format!("`targets` is a list of {}, and the number of outputs is {}", named.len(), outputs.len());
+            let message = format!(
+                "`targets` is a list of {}, and the number of outputs is {}",
+                named.len(),
+                outputs.len()
+            );
             return Err(self.wrong("targets", message));
         }
         let number = |value: &Value<'p, NodeId>| {
@@ -312,7 +350,8 @@ impl<'p> Step<'p, '_> {
                 return Ok(found);
             }
             let names: Vec<&str> = inputs.iter().map(|input| input.name.name.as_str()).collect();
-            let message = format!("a target is the name of an input or `none`, and this is {value}");
+            let message =
+                format!("a target is the name of an input or `none`, and this is {value}");
             Err(self.wrong("targets", message).help(format!("the inputs are {}", listed(&names))))
         };
         named.iter().map(number).collect()
@@ -324,7 +363,8 @@ impl<'p> Step<'p, '_> {
             Some(Value::Element(node)) => Some(*node),
             _ => None,
         };
-        let first = wanted.first().map(|(_, target)| *target).or_else(|| inputs.iter().find_map(input));
+        let first =
+            wanted.first().map(|(_, target)| *target).or_else(|| inputs.iter().find_map(input));
         first.and_then(|node| self.evaluator.target.graph.shape(node).first().copied()).unwrap_or(1)
     }
 
@@ -337,13 +377,19 @@ impl<'p> Step<'p, '_> {
         setting: &str,
     ) -> Lowered<std::rc::Rc<Instance<'p, NodeId>>> {
         let keyword = kind.keyword();
-        let wanted = if kind == FunctionKind::Optimizer { "an optimizer".to_owned() } else { format!("a {keyword}") };
+        let wanted = if kind == FunctionKind::Optimizer {
+            "an optimizer".to_owned()
+        } else {
+            format!("a {keyword}")
+        };
         let callable = self.evaluator.callable(value, self.block, place_of(self.block, setting))?;
         let instance = match callable {
             Callable::Instance(instance) => instance,
             Callable::Function(function) => Instance::new(function, Vec::new(), None),
             Callable::Builtin(..) => {
-                return Err(self.wrong(setting, format!("expected {wanted}, found the function `{value}`")));
+                return Err(
+                    self.wrong(setting, format!("expected {wanted}, found the function `{value}`"))
+                );
             }
         };
         // A function may serve as a loss, and a function or a loss as a metric.

@@ -119,14 +119,28 @@ impl<'p, E> Instance<'p, E> {
     where
         E: Clone,
     {
-        let renewals = self.renewals.iter().map(|renewal| Value::Callable(renewal.callable.clone()));
+        let renewals =
+            self.renewals.iter().map(|renewal| Value::Callable(renewal.callable.clone()));
         self.parameters.iter().flatten().cloned().chain(renewals)
     }
 
-    pub fn new(function: &'p Function, parameters: Vec<Option<Value<'p, E>>>, name: Option<Rc<str>>) -> Rc<Self> {
-        let depth = parameters.iter().flatten().map(Value::depth).max().unwrap_or(0).saturating_add(1);
+    pub fn new(
+        function: &'p Function,
+        parameters: Vec<Option<Value<'p, E>>>,
+        name: Option<Rc<str>>,
+    ) -> Rc<Self> {
+        let depth =
+            parameters.iter().flatten().map(Value::depth).max().unwrap_or(0).saturating_add(1);
         let size = parameters.iter().flatten().map(Value::size).fold(1, usize::saturating_add);
-        Rc::new(Instance { function, parameters, name, path: RefCell::new(None), renewals: Vec::new(), size, depth })
+        Rc::new(Instance {
+            function,
+            parameters,
+            name,
+            path: RefCell::new(None),
+            renewals: Vec::new(),
+            size,
+            depth,
+        })
     }
 }
 
@@ -191,9 +205,13 @@ impl<'p, E> Value<'p, E> {
         Some(match self {
             Value::Constant(constant) => Value::Constant(*constant),
             Value::Element(_) => return None,
-            Value::List(items) => Value::List(items.iter().map(Value::constant).collect::<Option<_>>()?),
+            Value::List(items) => {
+                Value::List(items.iter().map(Value::constant).collect::<Option<_>>()?)
+            }
             Value::Symbol(name) => Value::Symbol(name.clone()),
-            Value::Callable(Callable::Function(function)) => Value::Callable(Callable::Function(function)),
+            Value::Callable(Callable::Function(function)) => {
+                Value::Callable(Callable::Function(function))
+            }
             Value::Callable(Callable::Builtin(builtin, name)) => {
                 Value::Callable(Callable::Builtin(*builtin, name.clone()))
             }
@@ -220,7 +238,9 @@ impl<'p, E> Value<'p, E> {
     pub fn name(&self) -> Option<&str> {
         match self {
             Value::Symbol(name) | Value::Callable(Callable::Builtin(_, name)) => Some(name),
-            Value::Callable(Callable::Function(function)) => function.name.as_ref().map(|name| name.name.as_str()),
+            Value::Callable(Callable::Function(function)) => {
+                function.name.as_ref().map(|name| name.name.as_str())
+            }
             _ => None,
         }
     }
@@ -246,7 +266,9 @@ impl<E: PartialEq> PartialEq for Value<'_, E> {
             (Value::Constant(a), Value::Constant(b)) => a.is_equal(*b),
             (Value::Element(a), Value::Element(b)) => a == b,
             (Value::List(a), Value::List(b)) => Rc::ptr_eq(&a.items, &b.items) || **a == **b,
-            (Value::Callable(Callable::Instance(a)), Value::Callable(Callable::Instance(b))) => Rc::ptr_eq(a, b),
+            (Value::Callable(Callable::Instance(a)), Value::Callable(Callable::Instance(b))) => {
+                Rc::ptr_eq(a, b)
+            }
             _ => self.name().is_some() && self.name() == other.name(),
         }
     }

@@ -43,12 +43,16 @@ pub(super) fn weight<'p>(
     let node = match evaluator.target.network.weights.iter().find(|known| known.path == path) {
         Some(known) if known.ty.shape == shape && known.kind == weight.kind => {
             let node = known.node;
-            let node = if weight.kind == WeightKind::State { left(evaluator, &path, node)? } else { node };
+            let node =
+                if weight.kind == WeightKind::State { left(evaluator, &path, node)? } else { node };
             evaluator.target.imported(node)
         }
         Some(known) => {
             let message = match known.kind == weight.kind {
-                true => format!("`{path}` has the shape {:?} elsewhere, and {shape:?} here", known.ty.shape),
+                true => format!(
+                    "`{path}` has the shape {:?} elsewhere, and {shape:?} here",
+                    known.ty.shape
+                ),
                 false => format!(
                     "`{path}` is a `{}` elsewhere, and a `{}` here",
                     known.kind.keyword(),
@@ -78,16 +82,24 @@ fn left(evaluator: &mut Evaluator<Tensors>, path: &str, node: NodeId) -> Lowered
 
 /// Applies `with_weight` and `parametrized` to a weight. Returns the value that the layer sees in
 /// place of the weight.
-fn renewed<'p>(evaluator: &mut Evaluator<'p, Tensors>, name: &'p Ident, path: &str, node: NodeId) -> Lowered<NodeId> {
+fn renewed<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    name: &'p Ident,
+    path: &str,
+    node: NodeId,
+) -> Lowered<NodeId> {
     let (mut replacing, mut others) = (Vec::new(), Vec::new());
     for (renewal, done) in evaluator.renewals.last_mut().into_iter().flatten() {
         if renewal.names.iter().any(|renewed| **renewed == *name.name) {
             *done = true;
-            if renewal.replaces { &mut replacing } else { &mut others }.push(renewal.callable.clone());
+            if renewal.replaces { &mut replacing } else { &mut others }
+                .push(renewal.callable.clone());
         }
     }
     let mut value = node;
-    if let (false, Some(known)) = (replacing.is_empty(), evaluator.target.network.replaced.get(path).copied()) {
+    if let (false, Some(known)) =
+        (replacing.is_empty(), evaluator.target.network.replaced.get(path).copied())
+    {
         value = evaluator.target.imported(known);
     } else if !replacing.is_empty() {
         // The optimizer steps from the value that the layer sees, so it must have the weight's
@@ -108,7 +120,8 @@ fn renewed<'p>(evaluator: &mut Evaluator<'p, Tensors>, name: &'p Ident, path: &s
         value = made_of(evaluator, callable, value, name)?;
         let dtype = evaluator.target.graph.dtype(value);
         if !dtype.is_float() {
-            let message = format!("`{}` is made into {dtype}, through which no gradient goes", name.name);
+            let message =
+                format!("`{}` is made into {dtype}, through which no gradient goes", name.name);
             return Err(Diagnostic::error("E0232", name.span, message)
                 .help("`parametrized` takes a function that gives floats"));
         }
@@ -125,9 +138,11 @@ fn made_of<'p>(
 ) -> Lowered<NodeId> {
     let made = call_on(evaluator, callable, Value::Element(weight), name.span)?;
     let made = evaluator.target.element(made, name.span)?;
-    let (wanted, found) = (evaluator.target.graph.shape(weight), evaluator.target.graph.shape(made));
+    let (wanted, found) =
+        (evaluator.target.graph.shape(weight), evaluator.target.graph.shape(made));
     if wanted != found {
-        let message = format!("`{}` has the shape {wanted:?}, and what is made of it {found:?}", name.name);
+        let message =
+            format!("`{}` has the shape {wanted:?}, and what is made of it {found:?}", name.name);
         return Err(Diagnostic::error("E0213", name.span, message));
     }
     Ok(made)
@@ -160,7 +175,10 @@ fn shape<'p>(
                 _ => None,
             };
             shape.push(size.ok_or_else(|| {
-                let message = format!("a size of `{}` must be a number of at least 0, and is {item}", weight.name.name);
+                let message = format!(
+                    "a size of `{}` must be a number of at least 0, and is {item}",
+                    weight.name.name
+                );
                 Diagnostic::error("E0209", weight.name.span, message)
             })?);
         }
@@ -181,14 +199,24 @@ fn make<'p>(
     if weight.kind == WeightKind::Param && matches!(role, Role::Metric | Role::Optimizer) {
         let keeper = if role == Role::Metric { "a metric" } else { "an optimizer" };
         let message = format!("`{path}` is a `param` in {keeper}, which nothing trains");
-        return Err(Diagnostic::error("E0232", weight.name.span, message)
-            .help(format!("write `state {}`: a state is kept, and changed by `update`", weight.name.name)));
+        return Err(Diagnostic::error("E0232", weight.name.span, message).help(format!(
+            "write `state {}`: a state is kept, and changed by `update`",
+            weight.name.name
+        )));
     }
     let initializer = evaluator.expression(scope, &weight.initializer)?;
     let dtype = first_value(evaluator, scope, &initializer, &path, &shape, span)?;
     let ty = TensorType::new(dtype, shape);
-    let node = evaluator.target.outermost(|tensors| tensors.add(Op::Weight(path.clone()), ty.clone(), &[], span))?;
-    evaluator.target.network.weights.push(Weight { path: path.clone(), ty, kind: weight.kind, role, node });
+    let node = evaluator
+        .target
+        .outermost(|tensors| tensors.add(Op::Weight(path.clone()), ty.clone(), &[], span))?;
+    evaluator.target.network.weights.push(Weight {
+        path: path.clone(),
+        ty,
+        kind: weight.kind,
+        role,
+        node,
+    });
     // As in Keras, the regularizer of a frozen weight adds nothing to the loss.
     let penalises = evaluator.penalises && !is_part_of(&path, &evaluator.frozen);
     if let (true, Some(regularizer)) = (penalises, &weight.regularizer)
@@ -221,7 +249,11 @@ fn clause<'p>(
 }
 
 /// Applies the constraints of trained weights to their next values.
-pub(super) fn constrain<'p>(evaluator: &mut Evaluator<'p, Tensors>, paths: &[&str], span: Span) -> Lowered<()> {
+pub(super) fn constrain<'p>(
+    evaluator: &mut Evaluator<'p, Tensors>,
+    paths: &[&str],
+    span: Span,
+) -> Lowered<()> {
     for (path, callable) in std::mem::take(&mut evaluator.constraints) {
         let Some(next) = evaluator.target.network.updates.get(&path).copied() else { continue };
         if paths.contains(&path.as_str()) {
@@ -241,7 +273,9 @@ fn call_on<'p>(
     span: Span,
 ) -> Lowered<Value<'p, NodeId>> {
     let callable = match callable {
-        Callable::Function(function) => Callable::Instance(super::value::Instance::new(function, Vec::new(), None)),
+        Callable::Function(function) => {
+            Callable::Instance(super::value::Instance::new(function, Vec::new(), None))
+        }
         callable => callable,
     };
     evaluator.apply(&callable, vec![Argument { name: None, value, span }], span)
@@ -258,16 +292,23 @@ fn first_value<'p>(
 ) -> Lowered<DType> {
     // Its hyper-parameters must not contain tensors of the other graph.
     let initializer = initializer.constant().ok_or_else(|| {
-        Diagnostic::error("E0231", span, "the first value of a weight cannot depend on tensors of a run")
+        Diagnostic::error(
+            "E0231",
+            span,
+            "the first value of a weight cannot depend on tensors of a run",
+        )
     })?;
     let callable = evaluator.callable(&initializer, scope.function, span)?;
     let outer = evaluator.target.begin_initial();
     evaluator.frames.push(Frame::new(path.to_owned()));
     let sizes = Value::List(shape.iter().map(|&size| Value::int(size)).collect());
-    let result = call_on(evaluator, callable, sizes, span).and_then(|value| evaluator.target.element(value, span));
+    let result = call_on(evaluator, callable, sizes, span)
+        .and_then(|value| evaluator.target.element(value, span));
     evaluator.frames.pop();
     let (dtype, found) = match &result {
-        Ok(node) => (evaluator.target.graph.dtype(*node), evaluator.target.graph.shape(*node).to_vec()),
+        Ok(node) => {
+            (evaluator.target.graph.dtype(*node), evaluator.target.graph.shape(*node).to_vec())
+        }
         Err(_) => (DType::F32, Vec::new()),
     };
     if let Ok(node) = &result {
@@ -276,7 +317,8 @@ fn first_value<'p>(
     evaluator.target.end_initial(outer);
     result?;
     if found != shape {
-        let message = format!("this makes a tensor of the shape {found:?}, and `{path}` has {shape:?}");
+        let message =
+            format!("this makes a tensor of the shape {found:?}, and `{path}` has {shape:?}");
         return Err(Diagnostic::error("E0231", span, message));
     }
     Ok(dtype)
@@ -298,13 +340,23 @@ pub(super) fn update<'p>(
                     FunctionKind::Optimizer => "trained weight",
                     _ => "weight of this layer",
                 };
-                Err(Diagnostic::error("E0232", target.span, format!("`{}` is no {keeper}", target.name)))
+                Err(Diagnostic::error(
+                    "E0232",
+                    target.span,
+                    format!("`{}` is no {keeper}", target.name),
+                ))
             }
         };
     };
     // A loss that also serves as a metric updates nothing there.
-    let is_kept_by =
-        |role| evaluator.target.network.weights.iter().any(|known| known.path == *path && known.role == role);
+    let is_kept_by = |role| {
+        evaluator
+            .target
+            .network
+            .weights
+            .iter()
+            .any(|known| known.path == *path && known.role == role)
+    };
     if evaluator.role == Role::Metric && !is_kept_by(Role::Metric) {
         return Ok(());
     }
@@ -320,16 +372,16 @@ fn set_next<'p>(
 ) -> Lowered<()> {
     if evaluator.target.is_in_scan() {
         let message = format!("`{}` is updated in a `scan`", target.name);
-        return Err(
-            Diagnostic::error("E0232", target.span, message).help("update it after the loop, from what it carries")
-        );
+        return Err(Diagnostic::error("E0232", target.span, message)
+            .help("update it after the loop, from what it carries"));
     }
     let known = evaluator.target.network.weights.iter().find(|weight| weight.path == path);
     let Some(ty) = known.map(|weight| weight.ty.clone()) else { return Ok(()) };
     let next = evaluator.typed(value, ty.dtype, target.span)?;
     let found = evaluator.target.graph.shape(next);
     if found != ty.shape {
-        let message = format!("`{}` has the shape {:?}, and its next value {found:?}", target.name, ty.shape);
+        let message =
+            format!("`{}` has the shape {:?}, and its next value {found:?}", target.name, ty.shape);
         return Err(Diagnostic::error("E0213", target.span, message));
     }
     evaluator.target.network.updates.insert(path.to_owned(), next);

@@ -42,7 +42,13 @@ pub struct Analysis {
 impl Analysis {
     /// Analyses what `results` need of a program, whose loads are executed only where all `guards`
     /// are at least 0.
-    pub fn new(nest: &Nest, program: &Program<Leaf>, results: &[Value], space: &Space, guards: &[Affine]) -> Self {
+    pub fn new(
+        nest: &Nest,
+        program: &Program<Leaf>,
+        results: &[Value],
+        space: &Space,
+        guards: &[Affine],
+    ) -> Self {
         let count = program.insts.len();
         let insts: Vec<Inst<Leaf>> = (0..count).map(|value| effective(program, value)).collect();
         let dtypes: Vec<DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
@@ -59,13 +65,16 @@ impl Analysis {
             Inst::Leaf(Leaf::Load(load)) => is_in_one_piece(nest, space, load),
             inst => matches!(inst, Inst::Const(_)),
         };
-        let is_linked = |value: &Value| linked[*value] || uniform[*value] || periods[*value].is_some() || stays(*value);
+        let is_linked = |value: &Value| {
+            linked[*value] || uniform[*value] || periods[*value].is_some() || stays(*value)
+        };
         let is_chain = nest.aggregation.is_none() && order.iter().all(is_linked);
         let longest = match row_length {
             Some(length) => (rows_at_once(length) * length).max(CHUNK),
             None if is_chain => CHUNK_OF_CHAIN,
             None if nest.aggregation.is_none() => {
-                let exchanged = order.iter().filter_map(|&value| exchanged(nest, space, &insts[value]));
+                let exchanged =
+                    order.iter().filter_map(|&value| exchanged(nest, space, &insts[value]));
                 exchanged.max().unwrap_or(0).max(CHUNK)
             }
             None => CHUNK,
@@ -95,7 +104,9 @@ fn last_use(insts: &[Inst<Leaf>], order: &[Value], results: &[Value]) -> Vec<usi
         reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(number));
         // A choice may alias the value that it chose.
         if let Inst::Select(_, a, b) = insts[value] {
-            [a, b].into_iter().for_each(|side| last_use[side] = last_use[side].max(last_use[value]));
+            [a, b]
+                .into_iter()
+                .for_each(|side| last_use[side] = last_use[side].max(last_use[value]));
         }
     }
     last_use
@@ -106,10 +117,15 @@ fn last_use(insts: &[Inst<Leaf>], order: &[Value], results: &[Value]) -> Vec<usi
 pub fn in_place(nest: &Nest, analysis: &Analysis, results: &[Value]) -> (Vec<Value>, Vec<bool>) {
     let Analysis { insts, order, linked, last_use, .. } = analysis;
     let last_read = |load: Value| {
-        let readers = order.iter().enumerate().filter(|(_, reader)| reads(&insts[**reader]).any(|read| read == load));
+        let readers = order
+            .iter()
+            .enumerate()
+            .filter(|(_, reader)| reads(&insts[**reader]).any(|read| read == load));
         // A choice may alias the value that it chose, except in a chain.
-        let is_elsewhere = |reader: Value| linked[reader] || !matches!(insts[reader], Inst::Select(..));
-        let until = readers.map(|(number, &reader)| if is_elsewhere(reader) { number } else { last_use[reader] });
+        let is_elsewhere =
+            |reader: Value| linked[reader] || !matches!(insts[reader], Inst::Select(..));
+        let until = readers
+            .map(|(number, &reader)| if is_elsewhere(reader) { number } else { last_use[reader] });
         if results.contains(&load) { usize::MAX } else { until.max().unwrap_or(0) }
     };
     let (mut in_place, mut direct) = (Vec::new(), vec![true; results.len()]);
@@ -130,7 +146,8 @@ pub fn in_place(nest: &Nest, analysis: &Analysis, results: &[Value]) -> (Vec<Val
 /// Returns whether a load reads one element all over a chunk, or all over each of its rows.
 fn is_even(nest: &Nest, space: &Space, row_length: Option<usize>, load: &Load) -> bool {
     let lines = Lines::new(nest, space, [&load.offset]);
-    let in_rows = row_length.map_or(lines.run >= SHORTEST_ROW, |length| lines.run.is_multiple_of(length));
+    let in_rows =
+        row_length.map_or(lines.run >= SHORTEST_ROW, |length| lines.run.is_multiple_of(length));
     load.dynamic.is_empty() && lines.steps[0] == 0 && in_rows
 }
 
@@ -150,12 +167,19 @@ fn exchanged(nest: &Nest, space: &Space, inst: &Inst<Leaf>) -> Option<usize> {
 /// Returns whether the load is contiguous over the whole space.
 fn is_in_one_piece(nest: &Nest, space: &Space, load: &Load) -> bool {
     let lines = Lines::new(nest, space, [&load.offset]);
-    load.dynamic.is_empty() && load.when.is_empty() && lines.steps[0] == 1 && lines.run == space.size
+    load.dynamic.is_empty()
+        && load.when.is_empty()
+        && lines.steps[0] == 1
+        && lines.run == space.size
 }
 
 /// Returns for each value whether it is the same all over a chunk, or over each of its rows, as far
 /// as can be told in advance.
-fn uniform(insts: &[Inst<Leaf>], periods: &[Option<usize>], is_even: impl Fn(&Load) -> bool) -> Vec<bool> {
+fn uniform(
+    insts: &[Inst<Leaf>],
+    periods: &[Option<usize>],
+    is_even: impl Fn(&Load) -> bool,
+) -> Vec<bool> {
     let mut uniform: Vec<bool> = Vec::with_capacity(insts.len());
     for (inst, period) in insts.iter().zip(periods) {
         uniform.push(match inst {
@@ -172,7 +196,12 @@ fn uniform(insts: &[Inst<Leaf>], periods: &[Option<usize>], is_even: impl Fn(&Lo
 
 /// Returns for each value that repeats because only the innermost axes decide it, its period in
 /// points. Others, and values that are not worth keeping, have none.
-fn periods(nest: &Nest, insts: &[Inst<Leaf>], space: &Space, guards: &[Affine]) -> Vec<Option<usize>> {
+fn periods(
+    nest: &Nest,
+    insts: &[Inst<Leaf>],
+    space: &Space,
+    guards: &[Affine],
+) -> Vec<Option<usize>> {
     // The periods of all values, also of those not worth keeping. `None` means that it does not
     // repeat.
     let mut repeats: Vec<Option<usize>> = Vec::with_capacity(insts.len());
@@ -186,13 +215,19 @@ fn periods(nest: &Nest, insts: &[Inst<Leaf>], space: &Space, guards: &[Affine]) 
             }
             Inst::Leaf(Leaf::Index(affine)) => of(affine),
             Inst::Leaf(_) => None,
-            _ => reads(inst).map(|read| repeats[read]).try_fold(1, |longest, period| Some(period?.max(longest))),
+            _ => reads(inst)
+                .map(|read| repeats[read])
+                .try_fold(1, |longest, period| Some(period?.max(longest))),
         });
     }
     let pays = |inst: &Inst<Leaf>, period: usize| {
         !matches!(inst, Inst::Const(_)) && period <= LONGEST_PERIOD && 2 * period <= space.size
     };
-    insts.iter().zip(&repeats).map(|(inst, period)| period.filter(|&period| pays(inst, period))).collect()
+    insts
+        .iter()
+        .zip(&repeats)
+        .map(|(inst, period)| period.filter(|&period| pays(inst, period)))
+        .collect()
 }
 
 /// Returns an instruction, or a cheaper equivalent: a choice of the greater or lesser of two

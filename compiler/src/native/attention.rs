@@ -47,7 +47,8 @@ impl Attention {
     pub fn in_blocks(nest: &Nest, profile: &Profile, scores: usize) -> Option<Self> {
         let compile = |nest: &Nest| NativeProgram::plain(nest, profile, &|_| false);
         let blocks = nest.stages(scores)?.into_iter().map(|stages| {
-            let Stages { scores, weights, product, statistics, rows, area, turns, of_rows } = stages;
+            let Stages { scores, weights, product, statistics, rows, area, turns, of_rows } =
+                stages;
             Block {
                 scores: scores.iter().map(compile).collect(),
                 weights: compile(&weights),

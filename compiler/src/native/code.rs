@@ -122,7 +122,10 @@ impl Code {
     pub fn name(self) -> &'static str {
         match self {
             Code::Word(op) => op.name(),
-            code => Self::NAMED.iter().find(|(other, ..)| *other == code).map_or("", |(_, name, _)| name),
+            code => Self::NAMED
+                .iter()
+                .find(|(other, ..)| *other == code)
+                .map_or("", |(_, name, _)| name),
         }
     }
 

@@ -32,7 +32,8 @@ pub enum Form {
 }
 
 impl Form {
-    pub const ALL: [Form; 6] = [Form::Products, Form::ByNumber, Form::OfNumber, Form::Sum, Form::Max, Form::Min];
+    pub const ALL: [Form; 6] =
+        [Form::Products, Form::ByNumber, Form::OfNumber, Form::Sum, Form::Max, Form::Min];
 
     /// Returns the name in text forms.
     pub fn name(self) -> &'static str {
@@ -79,7 +80,11 @@ impl Direct {
         let last = nest.free.checked_sub(1)?;
         let length = nest.axes[last].extent;
         let short = length < 64 && points > MOST_TAPS_OF_SHORT_ROWS;
-        if nest.accumulator() != Some(DType::F32) || points > MOST_TAPS || short || !nest.derived.is_empty() {
+        if nest.accumulator() != Some(DType::F32)
+            || points > MOST_TAPS
+            || short
+            || !nest.derived.is_empty()
+        {
             return None;
         }
         let [result] = nest.body.results[..] else { return None };
@@ -114,7 +119,8 @@ impl Direct {
         };
         // A load that is not executed gives 0. In a sum, and only there, that is as good as a point
         // that does not count.
-        let conditional = loads().any(|load| load.when.iter().any(|when| !nest.guards.contains(when)));
+        let conditional =
+            loads().any(|load| load.when.iter().any(|when| !nest.guards.contains(when)));
         let as_good = aggregation == Aggregation::Sum && !nest.tracks_written();
         if loads().any(|load| !load.dynamic.is_empty()) || (conditional && !as_good) {
             return None;
@@ -125,8 +131,11 @@ impl Direct {
                 guards.push(when);
             }
         }
-        let address =
-            |load: &Load| Address { operand: load.operand, offset: load.offset.clone(), conditions: Vec::new() };
+        let address = |load: &Load| Address {
+            operand: load.operand,
+            offset: load.offset.clone(),
+            conditions: Vec::new(),
+        };
         Some(Self {
             form,
             rows: tile,

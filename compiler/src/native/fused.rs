@@ -58,9 +58,16 @@ impl Fused {
                 return None;
             }
             let other = if a == value { b } else { a };
-            let constant = tape.constants.iter().find(|(value, ..)| *value == other).map(|(_, _, scalar)| *scalar);
+            let constant = tape
+                .constants
+                .iter()
+                .find(|(value, ..)| *value == other)
+                .map(|(_, _, scalar)| *scalar);
             let kept = tape.kept(other).map(|(register, period)| Term::Kept { register, period });
-            let loaded = loads.iter().find(|(value, _)| *value == other).map(|(_, operand)| Term::AtPlace(*operand));
+            let loaded = loads
+                .iter()
+                .find(|(value, _)| *value == other)
+                .map(|(_, operand)| Term::AtPlace(*operand));
             let place = match op {
                 BinaryOp::Add if next == BEFORE && fused.scales_later(tape, step.value) => BEFORE,
                 BinaryOp::Sub if next == BEFORE && a == value && kept.is_some() => BEFORE,

@@ -30,8 +30,12 @@ impl NativeProgram {
     /// Returns the implementation in a few words.
     pub fn method(&self) -> Method {
         match &self.implementation {
-            Implementation::Pointwise => Method::Pointwise { chunk: self.epilogue.longest.min(self.places()) },
-            Implementation::Winograd(winograd) => Method::Winograd { window: winograd.taps, tile: winograd.tile },
+            Implementation::Pointwise => {
+                Method::Pointwise { chunk: self.epilogue.longest.min(self.places()) }
+            }
+            Implementation::Winograd(winograd) => {
+                Method::Winograd { window: winograd.taps, tile: winograd.tile }
+            }
             Implementation::Product(product) => Method::Product {
                 rows: self.points(&product.rows),
                 columns: self.points(&product.columns),
@@ -52,10 +56,14 @@ impl fmt::Display for Method {
         match self {
             Method::Pointwise { chunk } => write!(f, "pointwise chunk {chunk}"),
             Method::Winograd { window, tile } => write!(f, "winograd window {window} tile {tile}"),
-            Method::Product { rows, columns, terms } => write!(f, "product {rows} by {columns} of {terms}"),
+            Method::Product { rows, columns, terms } => {
+                write!(f, "product {rows} by {columns} of {terms}")
+            }
             Method::Direct { form } => write!(f, "direct {}", form.name()),
             Method::Scatter { rows } => write!(f, "scatter rows {rows}"),
-            Method::Reduction { across } => write!(f, "reduction {}", if *across { "across" } else { "along" }),
+            Method::Reduction { across } => {
+                write!(f, "reduction {}", if *across { "across" } else { "along" })
+            }
             Method::Attention { rows } => write!(f, "attention rows {rows}"),
         }
     }
@@ -66,7 +74,9 @@ impl Method {
     pub fn read(words: &mut SplitWhitespace) -> Option<Method> {
         let method = match words.next()? {
             "pointwise" => Method::Pointwise { chunk: after(words, "chunk")? },
-            "winograd" => Method::Winograd { window: after(words, "window")?, tile: after(words, "tile")? },
+            "winograd" => {
+                Method::Winograd { window: after(words, "window")?, tile: after(words, "tile")? }
+            }
             "product" => {
                 let rows = words.next()?.parse().ok()?;
                 Method::Product { rows, columns: after(words, "by")?, terms: after(words, "of")? }

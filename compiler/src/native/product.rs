@@ -58,14 +58,20 @@ pub enum Factor {
 impl Product {
     /// Describes the nest as a product, if it is one that is worth packing for. `kept` says which
     /// operands change seldom.
-    pub(super) fn new(nest: &Nest, processor: &Processor, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
+    pub(super) fn new(
+        nest: &Nest,
+        processor: &Processor,
+        kept: &dyn Fn(usize) -> bool,
+    ) -> Option<Self> {
         let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
         let mut roles = oriented(nest)?;
         if nest.places().saturating_mul(nest.reduction_points()) < LEAST_WORK {
             return None;
         }
         let (left, right) = factors(nest, &mut roles);
-        if nest.points(&roles.rows) < LEAST_ROWS && !right.operands().iter().all(|&operand| kept(operand)) {
+        if nest.points(&roles.rows) < LEAST_ROWS
+            && !right.operands().iter().all(|&operand| kept(operand))
+        {
             return None;
         }
         let packs = right.is_alone(nest) && (nest.loops == 0 || right.is_steady(nest));
@@ -91,11 +97,15 @@ pub(super) fn oriented(nest: &Nest) -> Option<Roles> {
 /// Creates the two factors. If both are gathered, the terms are ordered so that neighbours are
 /// contiguous in the left one.
 fn factors(nest: &Nest, roles: &mut Roles) -> (Factor, Factor) {
-    let of = |outer: &[usize], value, guards| Factor::new(nest, [&roles.batch, outer, &roles.reduction], value, guards);
+    let of = |outer: &[usize], value, guards| {
+        Factor::new(nest, [&roles.batch, outer, &roles.reduction], value, guards)
+    };
     let left = of(&roles.rows, roles.left, &roles.left_guards);
     let right = of(&roles.columns, roles.right, &roles.right_guards);
     if let (Factor::Gathered { address, .. }, Factor::Gathered { .. }) = (&left, &right) {
-        let is_neighbour = |axis: &usize| nest.axes[*axis].extent > 1 && address.offset.coefficient(*axis).abs() == 1;
+        let is_neighbour = |axis: &usize| {
+            nest.axes[*axis].extent > 1 && address.offset.coefficient(*axis).abs() == 1
+        };
         if let Some(neighbours) = roles.reduction.iter().position(is_neighbour) {
             roles.reduction[neighbours..].rotate_left(1);
         }
@@ -112,7 +122,10 @@ impl Factor {
         {
             let address = Address::new(load, guards);
             if address.is_separable(nest, axes) {
-                return Factor::Gathered { address, whole: guards.is_empty() && is_whole(nest, load, axes) };
+                return Factor::Gathered {
+                    address,
+                    whole: guards.is_empty() && is_whole(nest, load, axes),
+                };
             }
         }
         let space = Space::new(nest, nest.reduction());
@@ -152,10 +165,12 @@ fn is_whole(nest: &Nest, load: &Load, axes: [&[usize]; 3]) -> bool {
         strides.push((load.offset.coefficient(axis), nest.axes[axis].extent));
     }
     strides.sort_unstable();
-    let dense = strides
-        .iter()
-        .try_fold(1, |expected, (stride, extent)| (*stride == expected).then_some(expected * *extent as i64));
+    let dense = strides.iter().try_fold(1, |expected, (stride, extent)| {
+        (*stride == expected).then_some(expected * *extent as i64)
+    });
     let elements = nest.operands[load.operand].elements() as i64;
-    let simple = load.when.is_empty() && load.dynamic.is_empty() && load.offset.terms().len() == strides.len();
+    let simple = load.when.is_empty()
+        && load.dynamic.is_empty()
+        && load.offset.terms().len() == strides.len();
     simple && load.offset.offset() == 0 && dense == Some(elements)
 }

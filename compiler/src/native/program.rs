@@ -71,7 +71,9 @@ impl NativeProgram {
     /// decide the implementation.
     pub fn new(nest: &Nest, profile: &Profile, kept: &dyn Fn(usize) -> bool) -> Self {
         match Attention::new(nest, profile) {
-            Some(attention) => Self::with(nest, profile, Implementation::Attention(Box::new(attention))),
+            Some(attention) => {
+                Self::with(nest, profile, Implementation::Attention(Box::new(attention)))
+            }
             None => Self::plain(nest, profile, kept),
         }
     }
@@ -170,7 +172,9 @@ impl Position {
             let rows = Space::new(nest, 0..nest.rows);
             return Position::Rows(Lines::new(nest, &rows, [position]), rows);
         }
-        let shift = position.sub(&nest.place()).filter(|shift| shift.variables().all(|v| nest.loops().contains(&v)));
+        let shift = position
+            .sub(&nest.place())
+            .filter(|shift| shift.variables().all(|v| nest.loops().contains(&v)));
         let lines = || Lines::new(nest, &Space::new(nest, 0..nest.free), [position]);
         shift.map_or_else(|| Position::Lines(lines()), Position::InOrder)
     }

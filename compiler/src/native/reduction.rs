@@ -70,7 +70,9 @@ pub(super) fn cost(body: &Tape) -> f64 {
     };
     let paces = body.steps.iter().filter_map(|step| pace(&step.action));
     let loads: f64 = paces
-        .map(|(step, run)| START / (run as f64).min(length) + if (0..=1).contains(&step) { 1.0 } else { 6.0 })
+        .map(|(step, run)| {
+            START / (run as f64).min(length) + if (0..=1).contains(&step) { 1.0 } else { 6.0 }
+        })
         .sum();
     loads + (body.operations + 1) as f64 * (1.0 + START / length)
 }

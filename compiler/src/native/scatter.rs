@@ -32,20 +32,26 @@ impl Scatter {
     /// way is cheaper.
     pub(super) fn new(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Option<Self> {
         use Aggregation::{Max, Min, Product, Sum};
-        if !matches!(aggregation, Sum | Product | Max | Min) || !nest.guards.iter().all(|g| is_of_points(nest, g)) {
+        if !matches!(aggregation, Sum | Product | Max | Min)
+            || !nest.guards.iter().all(|g| is_of_points(nest, g))
+        {
             return None;
         }
         let mut conditions = Vec::new();
         conjuncts(&nest.body, *nest.body.results.get(1)?, &mut conditions);
-        let found = conditions.iter().enumerate().find_map(|(number, &c)| Some((number, name(nest, c)?)));
+        let found =
+            conditions.iter().enumerate().find_map(|(number, &c)| Some((number, name(nest, c)?)));
         let (number, (key, axis)) = found?;
         conditions.remove(number);
         let mut rest = nest.clone();
         rest.body.results.truncate(1);
-        if let Some(counts) = conditions.into_iter().reduce(|a, b| rest.body.binary(BinaryOp::BitAnd, a, b)) {
+        if let Some(counts) =
+            conditions.into_iter().reduce(|a, b| rest.body.binary(BinaryOp::BitAnd, a, b))
+        {
             rest.body.results.push(counts);
         }
-        let key = Tape::new(nest, &nest.body, &[key], Space::new(nest, nest.reduction()), &nest.guards);
+        let key =
+            Tape::new(nest, &nest.body, &[key], Space::new(nest, nest.reduction()), &nest.guards);
         let reduction = Reduction::across(&rest, aggregation, dtype);
         let rows = nest.axes[axis].extent;
         let row: usize = nest.axes[axis + 1..nest.free].iter().map(|axis| axis.extent).product();
@@ -81,15 +87,20 @@ fn name(nest: &Nest, condition: Value) -> Option<(Value, usize)> {
     let axis = |mut value: Value| loop {
         match &nest.body.insts[value].0 {
             // An index fits into 32 bits, signed or unsigned.
-            Inst::Cast(inner) if nest.body.dtype(value).is_integer() && nest.body.dtype(value).bits() >= 32 => {
+            Inst::Cast(inner)
+                if nest.body.dtype(value).is_integer() && nest.body.dtype(value).bits() >= 32 =>
+            {
                 value = *inner
             }
-            Inst::Leaf(Leaf::Index(affine)) => return affine.as_variable().filter(|axis| *axis < nest.free),
+            Inst::Leaf(Leaf::Index(affine)) => {
+                return affine.as_variable().filter(|axis| *axis < nest.free);
+            }
             _ => return None,
         }
     };
-    let of_points =
-        |value: Value| (nest.body.dtype(value).is_integer() && is_decided_by_points(nest, value)).then_some(value);
+    let of_points = |value: Value| {
+        (nest.body.dtype(value).is_integer() && is_decided_by_points(nest, value)).then_some(value)
+    };
     match (axis(a), axis(b)) {
         (None, Some(axis)) => Some((of_points(a)?, axis)),
         (Some(axis), None) => Some((of_points(b)?, axis)),
@@ -102,7 +113,9 @@ fn is_decided_by_points(nest: &Nest, value: Value) -> bool {
     let leaf = match inst {
         Inst::Leaf(Leaf::Load(load)) => {
             let dynamic = load.dynamic.iter().all(|(value, _)| is_decided_by_points(nest, *value));
-            dynamic && is_of_points(nest, &load.offset) && load.when.iter().all(|when| is_of_points(nest, when))
+            dynamic
+                && is_of_points(nest, &load.offset)
+                && load.when.iter().all(|when| is_of_points(nest, when))
         }
         Inst::Leaf(Leaf::Index(affine)) => is_of_points(nest, affine),
         _ => true,

@@ -24,7 +24,11 @@ impl Space {
 
     /// Creates the space of axes with these extents, from axis number `first` on.
     pub fn of(first: usize, extents: Vec<usize>) -> Self {
-        Self { first, size: extents.iter().fold(1, |size: usize, &extent| size.saturating_mul(extent)), extents }
+        Self {
+            first,
+            size: extents.iter().fold(1, |size: usize, &extent| size.saturating_mul(extent)),
+            extents,
+        }
     }
 
     /// Returns the variables of its axes.
@@ -43,7 +47,9 @@ impl Space {
                 Some(number) => pending.extend(nest.derived[number].numerator.variables()),
                 None if nest.loops().contains(&variable) => {}
                 None => {
-                    let axis = variable.checked_sub(self.first).filter(|axis| *axis < self.extents.len())?;
+                    let axis = variable
+                        .checked_sub(self.first)
+                        .filter(|axis| *axis < self.extents.len())?;
                     outermost = outermost.min(axis);
                 }
             }
@@ -72,7 +78,9 @@ impl Variables {
     pub fn depends_only_on(&self, variable: usize, axes: &[usize]) -> bool {
         match variable.checked_sub(self.axes) {
             None => axes.contains(&variable),
-            Some(number) => self.derived[number].numerator.variables().all(|v| self.depends_only_on(v, axes)),
+            Some(number) => {
+                self.derived[number].numerator.variables().all(|v| self.depends_only_on(v, axes))
+            }
         }
     }
 
@@ -105,14 +113,22 @@ pub struct Lines {
 
 impl Lines {
     /// Creates the lines of `affines` through `space`.
-    pub fn new<'a>(nest: &Nest, space: &Space, affines: impl IntoIterator<Item = &'a Affine>) -> Self {
+    pub fn new<'a>(
+        nest: &Nest,
+        space: &Space,
+        affines: impl IntoIterator<Item = &'a Affine>,
+    ) -> Self {
         Self::through(space, nest.axes.len(), &nest.derived, affines.into_iter().cloned().collect())
     }
 
     /// Creates the lines of `affines` through `space`, over a number of axes and the variables
     /// `derived` from them.
     pub fn through(space: &Space, axes: usize, derived: &[Derived], affines: Vec<Affine>) -> Self {
-        let deepest = affines.iter().flat_map(|a| a.variables()).max().map_or(0, |v| (v + 1).saturating_sub(axes));
+        let deepest = affines
+            .iter()
+            .flat_map(|a| a.variables())
+            .max()
+            .map_or(0, |v| (v + 1).saturating_sub(axes));
         let derived = &derived[..deepest];
         let bent = |axis: usize| derived.iter().any(|d| d.numerator.coefficient(axis) != 0);
         let last = space.axes().end;
@@ -153,7 +169,11 @@ impl Lines {
     /// Returns whether the first expression is a point's number in the space.
     pub(super) fn is_number(&self, space: &Space) -> bool {
         let own = space.axes();
-        let numbers = |e: &Affine| e.offset() == 0 && e.variables().all(|variable| own.contains(&variable));
-        self.outer == 0 && self.steps[0] == 1 && self.derived.is_empty() && numbers(&self.expressions[0])
+        let numbers =
+            |e: &Affine| e.offset() == 0 && e.variables().all(|variable| own.contains(&variable));
+        self.outer == 0
+            && self.steps[0] == 1
+            && self.derived.is_empty()
+            && numbers(&self.expressions[0])
     }
 }

@@ -81,7 +81,13 @@ pub struct Tape {
 impl Tape {
     /// Prepares the part of `program`, the nest's body or epilogue, that `results` need. Loads are
     /// executed only where all `guards` are at least 0, too.
-    pub fn new(nest: &Nest, program: &Program<Leaf>, results: &[Value], space: Space, guards: &[Affine]) -> Self {
+    pub fn new(
+        nest: &Nest,
+        program: &Program<Leaf>,
+        results: &[Value],
+        space: Space,
+        guards: &[Affine],
+    ) -> Self {
         let analysis = Analysis::new(nest, program, results, &space, guards);
         let (in_place, direct) = in_place(nest, &analysis, results);
         let Analysis { longest, row_length, .. } = analysis;
@@ -150,12 +156,16 @@ impl Tape {
                 continue;
             }
             let fitting = free.iter().position(|&register| self.registers[register] == bytes);
-            let register = fitting.map(|at| free.swap_remove(at)).unwrap_or_else(|| self.add_register(bytes));
+            let register =
+                fitting.map(|at| free.swap_remove(at)).unwrap_or_else(|| self.add_register(bytes));
             register_of[value] = register;
-            let mut done: Vec<Value> = reads(inst).filter(|&read| last_use[read] == number).collect();
+            let mut done: Vec<Value> =
+                reads(inst).filter(|&read| last_use[read] == number).collect();
             done.sort_unstable();
             done.dedup();
-            free.extend(done.into_iter().map(|read| register_of[read]).filter(|r| *r != usize::MAX));
+            free.extend(
+                done.into_iter().map(|read| register_of[read]).filter(|r| *r != usize::MAX),
+            );
             self.steps.push(Step { value, register, action });
         }
     }
@@ -169,11 +179,19 @@ impl Tape {
     /// Returns the action of an instruction that is neither a constant nor given.
     fn action(&self, nest: &Nest, inst: &Inst<Leaf>, guards: &[Affine], in_place: bool) -> Action {
         match inst {
-            Inst::Leaf(Leaf::Load(load)) => Action::Load(Box::new(self.reader(nest, load, guards, in_place))),
+            Inst::Leaf(Leaf::Load(load)) => {
+                Action::Load(Box::new(self.reader(nest, load, guards, in_place)))
+            }
             Inst::Leaf(Leaf::Statistic(aggregation, a)) => Action::Statistic(*aggregation, *a),
-            Inst::Leaf(Leaf::Index(affine)) => Action::Index(Box::new(Lines::new(nest, &self.space, [affine]))),
-            Inst::Leaf(Leaf::Inner(_) | Leaf::OfBody(_)) => unreachable!("nests of attention run in stages"),
-            Inst::Const(_) | Inst::Leaf(Leaf::Accumulator | Leaf::Written) => unreachable!("it has no step"),
+            Inst::Leaf(Leaf::Index(affine)) => {
+                Action::Index(Box::new(Lines::new(nest, &self.space, [affine])))
+            }
+            Inst::Leaf(Leaf::Inner(_) | Leaf::OfBody(_)) => {
+                unreachable!("nests of attention run in stages")
+            }
+            Inst::Const(_) | Inst::Leaf(Leaf::Accumulator | Leaf::Written) => {
+                unreachable!("it has no step")
+            }
             Inst::Unary(op, a) => Action::Unary(*op, *a),
             Inst::Binary(op, a, b) if op.is_comparison() => Action::Compare(*op, *a, *b),
             Inst::Binary(op, a, b) => Action::Binary(*op, *a, *b),
@@ -191,7 +209,8 @@ impl Tape {
             Action::Chain(chain) => Some((chain.work(), number)),
             _ => None,
         };
-        self.longest_chain = self.steps.iter().enumerate().filter_map(work).max().map(|(_, number)| number);
+        self.longest_chain =
+            self.steps.iter().enumerate().filter_map(work).max().map(|(_, number)| number);
     }
 
     /// Returns whether the only result is the accumulated value, unchanged.
@@ -201,13 +220,22 @@ impl Tape {
     }
 
     fn reader(&self, nest: &Nest, load: &Load, guards: &[Affine], in_place: bool) -> Reader {
-        let conditions = || guards.iter().chain(load.when.iter().filter(|when| !guards.contains(when)));
+        let conditions =
+            || guards.iter().chain(load.when.iter().filter(|when| !guards.contains(when)));
         Reader {
             operand: load.operand,
             offset: Lines::new(nest, &self.space, [&load.offset]),
             conditions: Lines::new(nest, &self.space, conditions()),
-            guarded: Lines::new(nest, &self.space, std::iter::once(&load.offset).chain(conditions())),
-            dynamic: load.dynamic.iter().map(|&(value, stride)| (value, self.dtypes[value], stride)).collect(),
+            guarded: Lines::new(
+                nest,
+                &self.space,
+                std::iter::once(&load.offset).chain(conditions()),
+            ),
+            dynamic: load
+                .dynamic
+                .iter()
+                .map(|&(value, stride)| (value, self.dtypes[value], stride))
+                .collect(),
             in_place,
         }
     }
@@ -216,7 +244,9 @@ impl Tape {
     pub(super) fn kept(&self, value: Value) -> Option<(usize, usize)> {
         let constant = self.constants.iter().find(|(constant, ..)| *constant == value);
         let steady = self.steady.iter().find(|(step, _)| step.value == value);
-        constant.map(|(_, register, _)| (*register, 1)).or(steady.map(|(step, period)| (step.register, *period)))
+        constant
+            .map(|(_, register, _)| (*register, 1))
+            .or(steady.map(|(step, period)| (step.register, *period)))
     }
 
     /// Adds a value that is `value` negated. `value` must be constant or steady, and so is the
@@ -231,10 +261,16 @@ impl Tape {
                 self.constants.push((negative, register, UnaryOp::Neg.evaluate(scalar)));
             }
             None => {
-                let period = self.steady.iter().find(|(step, _)| step.value == value).map_or(1, |(_, period)| *period);
+                let period = self
+                    .steady
+                    .iter()
+                    .find(|(step, _)| step.value == value)
+                    .map_or(1, |(_, period)| *period);
                 self.registers.push((period + self.longest) * dtype.size());
-                self.steady
-                    .push((Step { value: negative, register, action: Action::Unary(UnaryOp::Neg, value) }, period));
+                self.steady.push((
+                    Step { value: negative, register, action: Action::Unary(UnaryOp::Neg, value) },
+                    period,
+                ));
             }
         }
         negative
@@ -243,7 +279,9 @@ impl Tape {
     /// For each load that is constant from point to point, the number of points for which it is.
     fn rows(&self) -> impl Iterator<Item = usize> {
         let runs = self.steps.iter().filter_map(|step| match &step.action {
-            Action::Load(reader) if reader.dynamic.is_empty() && reader.offset.steps[0] == 0 => Some(reader.offset.run),
+            Action::Load(reader) if reader.dynamic.is_empty() && reader.offset.steps[0] == 0 => {
+                Some(reader.offset.run)
+            }
             _ => None,
         });
         runs.filter(|&run| run < self.space.size)
@@ -257,9 +295,11 @@ impl Tape {
 
     /// Returns the nest's operands that it reads.
     pub fn operands(&self) -> impl Iterator<Item = usize> + '_ {
-        self.steps.iter().chain(self.steady.iter().map(|(step, _)| step)).filter_map(|step| match &step.action {
-            Action::Load(reader) => Some(reader.operand),
-            _ => None,
+        self.steps.iter().chain(self.steady.iter().map(|(step, _)| step)).filter_map(|step| {
+            match &step.action {
+                Action::Load(reader) => Some(reader.operand),
+                _ => None,
+            }
         })
     }
 

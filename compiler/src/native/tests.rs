@@ -23,7 +23,8 @@ fn programs(text: &str) -> Vec<NativeProgram> {
 /// Returns the program of a graph that has statistics, or else the first one.
 fn program(text: &str) -> NativeProgram {
     let mut programs = programs(text);
-    let number = programs.iter().position(|program| program.epilogue.row_length.is_some()).unwrap_or(0);
+    let number =
+        programs.iter().position(|program| program.epilogue.row_length.is_some()).unwrap_or(0);
     programs.swap_remove(number)
 }
 
@@ -86,14 +87,17 @@ fn broken_programs_are_refused() {
     let small = fault(SOFTMAX, &|program| program.epilogue.registers[2] = 3);
     assert!(small.contains("bytes in r2, which has 3"), "{small}");
     let shared = fault(SOFTMAX, &|program| {
-        let Some(Step { action: Action::Chain(chain), .. }) = program.epilogue.steps.last_mut() else {
+        let Some(Step { action: Action::Chain(chain), .. }) = program.epilogue.steps.last_mut()
+        else {
             panic!("a chain at the end")
         };
         chain.registers.iter_mut().for_each(|(_, register)| *register = 0);
     });
     assert!(shared.contains("in r0, which the caller fills"), "{shared}");
     let types = fault(GATHERED, &|program| {
-        let Implementation::Scatter(scatter) = &mut program.implementation else { panic!("a scatter") };
+        let Implementation::Scatter(scatter) = &mut program.implementation else {
+            panic!("a scatter")
+        };
         scatter.key.dtypes.fill(crate::dtype::DType::F32);
     });
     assert!(types.ends_with("reads i32[20]"), "{types}");

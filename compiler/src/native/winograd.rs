@@ -106,7 +106,8 @@ impl Winograd {
     pub(super) fn new(nest: &Nest, kept: &dyn Fn(usize) -> bool) -> Option<Self> {
         let shape = Self::recognise(nest)?;
         let (kept, images) = (kept(shape.kernel.operand), nest.points(&shape.images));
-        let tiles = Self::FORMS.into_iter().filter(|(taps, _)| *taps == shape.taps).map(|(_, tile)| tile);
+        let tiles =
+            Self::FORMS.into_iter().filter(|(taps, _)| *taps == shape.taps).map(|(_, tile)| tile);
         let costs = tiles.map(|tile| (Cost::with(&shape, images, tile, kept), tile));
         let (cost, tile) = costs.min_by_key(|(cost, _)| *cost)?;
         // A small gain is not worth the rounding.
@@ -118,8 +119,12 @@ impl Winograd {
         let roles = oriented(nest)?;
         let [filter] = roles.columns[..] else { return None };
         let (image, kernel) = (load(nest, roles.left)?, load(nest, roles.right)?);
-        let simple = |affine: &Affine| affine.variables().all(|variable| variable < nest.axes.len());
-        if !roles.batch.is_empty() || nest.accumulator() != Some(DType::F32) || !simple(&image.offset) {
+        let simple =
+            |affine: &Affine| affine.variables().all(|variable| variable < nest.axes.len());
+        if !roles.batch.is_empty()
+            || nest.accumulator() != Some(DType::F32)
+            || !simple(&image.offset)
+        {
             return None;
         }
         let conditions: Vec<&Affine> = roles.left_guards.iter().chain(&image.when).collect();
@@ -140,7 +145,11 @@ impl Winograd {
         let mut shape = Self {
             taps,
             tile: Self::FORMS.into_iter().find(|(side, _)| *side == taps)?.1,
-            image: Address { operand: image.operand, offset: image.offset.clone(), conditions: Vec::new() },
+            image: Address {
+                operand: image.operand,
+                offset: image.offset.clone(),
+                conditions: Vec::new(),
+            },
             origin: image.offset.offset(),
             images: roles.rows.iter().copied().filter(is_image).collect(),
             lines: Side::new(nest, &lines, taps),
@@ -153,7 +162,9 @@ impl Winograd {
             terms: order,
         };
         for condition in conditions {
-            if !shape.lines.bound(&lines, taps, condition) && !shape.pixels.bound(&pixels, taps, condition) {
+            if !shape.lines.bound(&lines, taps, condition)
+                && !shape.pixels.bound(&pixels, taps, condition)
+            {
                 return None;
             }
         }
@@ -185,7 +196,9 @@ fn axes(
     // Several rows may have that stride, as in an image of one line. The one that a condition names
     // together with the tap is preferred.
     let row = |stride: i64, tap: usize| {
-        let named = |row: usize| conditions.iter().any(|c| c.coefficient(row) != 0 && c.coefficient(tap) != 0);
+        let named = |row: usize| {
+            conditions.iter().any(|c| c.coefficient(row) != 0 && c.coefficient(tap) != 0)
+        };
         let rows = roles.rows.iter().copied().filter(|&row| image.coefficient(row) == stride);
         rows.max_by_key(|&row| named(row))
     };
@@ -195,7 +208,8 @@ fn axes(
         Some(Axes { row, tap, stride: coefficient.abs(), sign: coefficient.signum() })
     };
     let mut taps: Vec<Axes> = roles.reduction.iter().filter_map(|&axis| tap(axis)).collect();
-    let mut rest = roles.reduction.iter().copied().filter(|axis| taps.iter().all(|found| found.tap != *axis));
+    let mut rest =
+        roles.reduction.iter().copied().filter(|axis| taps.iter().all(|found| found.tap != *axis));
     let (channel, none_left) = (rest.next(), rest.next().is_none());
     if !none_left || channel.is_some_and(|axis| image.coefficient(axis) != 1) {
         return None;
@@ -211,7 +225,8 @@ fn axes(
     taps.sort_by_key(|axes| std::cmp::Reverse(axes.stride));
     let [lines, pixels]: [Axes; 2] = taps.try_into().ok()?;
     let is_square = pixels.sign == 0 || extent(pixels.tap) == extent(lines.tap);
-    (is_square && lines.row != pixels.row && lines.sign != 0).then_some((lines, pixels, channel, channels))
+    (is_square && lines.row != pixels.row && lines.sign != 0)
+        .then_some((lines, pixels, channel, channels))
 }
 
 impl Side {

@@ -14,19 +14,28 @@ impl Builder<'_> {
         if self.is_member(id) {
             return Err(NestError::Away { value: self.graph.value_name(id) });
         }
-        (self.memory)(id).map(|window| (id, window)).ok_or(NestError::Internal("what must be in memory is not"))
+        (self.memory)(id)
+            .map(|window| (id, window))
+            .ok_or(NestError::Internal("what must be in memory is not"))
     }
 
     /// Returns the row-major position of an element in the node's shape.
     pub fn row_major(&self, id: NodeId, index: &[Affine]) -> Result<Affine, NestError> {
-        Window::whole(&self.graph.node(id).ty).position(index, self.first_loop).ok_or_else(|| self.overflow())
+        Window::whole(&self.graph.node(id).ty)
+            .position(index, self.first_loop)
+            .ok_or_else(|| self.overflow())
     }
 
     /// Returns the position in memory of the window's element at a row-major position.
-    pub fn position_of(&mut self, window: &Window, row_major: &Affine) -> Result<Affine, NestError> {
+    pub fn position_of(
+        &mut self,
+        window: &Window,
+        row_major: &Affine,
+    ) -> Result<Affine, NestError> {
         let first_loop = self.first_loop;
-        let position = window
-            .position_of(row_major, first_loop, &mut |numerator, denominator| self.quotient(numerator, denominator));
+        let position = window.position_of(row_major, first_loop, &mut |numerator, denominator| {
+            self.quotient(numerator, denominator)
+        });
         position.ok_or_else(|| self.overflow())
     }
 
@@ -34,19 +43,25 @@ impl Builder<'_> {
     /// divide exactly. If the bounds show that the other terms have quotient 0, the result is an
     /// expression of existing variables; otherwise it is a derived variable.
     fn quotient(&mut self, numerator: &Affine, denominator: i64) -> Option<Affine> {
-        let (whole, rest): (Vec<_>, Vec<_>) =
-            numerator.terms().iter().copied().partition(|(_, coefficient)| coefficient % denominator == 0);
+        let (whole, rest): (Vec<_>, Vec<_>) = numerator
+            .terms()
+            .iter()
+            .copied()
+            .partition(|(_, coefficient)| coefficient % denominator == 0);
         let offset = numerator.offset().div_euclid(denominator);
         let rest = Affine::new(rest, numerator.offset() - offset * denominator)?;
-        let mut bounds: Vec<(i64, i64)> = self.axes.iter().map(|a| (0, a.extent as i64 - 1)).collect();
+        let mut bounds: Vec<(i64, i64)> =
+            self.axes.iter().map(|a| (0, a.extent as i64 - 1)).collect();
         for derived in &self.derived {
             let (low, high) = derived.numerator.bounds(&bounds)?;
-            bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
+            bounds
+                .push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
         }
         match rest.bounds(&bounds)? {
-            (low, high) if low >= 0 && high < denominator => {
-                Affine::new(whole.into_iter().map(|(v, coefficient)| (v, coefficient / denominator)), offset)
-            }
+            (low, high) if low >= 0 && high < denominator => Affine::new(
+                whole.into_iter().map(|(v, coefficient)| (v, coefficient / denominator)),
+                offset,
+            ),
             _ => Some(self.derive(numerator.clone(), denominator)),
         }
     }

@@ -51,15 +51,21 @@ impl Nest {
         }
         let mut roles = self.roles()?;
         let reads = |value: Value| needed(&self.body, value);
-        let is_of_points = |leaf: &Inst<Leaf>| matches!(leaf, Inst::Leaf(Leaf::Inner(_) | Leaf::Statistic(..)));
-        let is_made = |value: Value| reads(value).into_iter().any(|v| is_of_points(&self.body.insts[v].0));
+        let is_of_points =
+            |leaf: &Inst<Leaf>| matches!(leaf, Inst::Leaf(Leaf::Inner(_) | Leaf::Statistic(..)));
+        let is_made =
+            |value: Value| reads(value).into_iter().any(|v| is_of_points(&self.body.insts[v].0));
         if is_made(roles.right) {
             roles = roles.transposed();
         }
         if is_made(roles.right) || roles.rows.is_empty() || roles.columns.is_empty() {
             return None;
         }
-        let scores = self.inner.iter().map(|inner| self.score(inner, &roles)).collect::<Option<Vec<Score>>>()?;
+        let scores = self
+            .inner
+            .iter()
+            .map(|inner| self.score(inner, &roles))
+            .collect::<Option<Vec<Score>>>()?;
         let of_body = self.dependencies(&self.body);
         let (mut tops, mut sums) = (Vec::new(), Vec::new());
         for (value, (inst, dtype)) in self.body.insts.iter().enumerate() {
@@ -90,9 +96,11 @@ impl Nest {
             && top.is_none_or(|top| degree(&top) == Some(false));
         // An output with one element a row must have a distinct one for each batch and row.
         let of_rows = (0..self.outputs.len()).filter(|&output| self.is_of_rows(output));
-        let mentions = |output: usize, axis: usize| self.depends_on(&self.outputs[output].position, axis);
-        let is_own =
-            of_rows.into_iter().all(|output| roles.batch.iter().chain(&roles.rows).all(|&axis| mentions(output, axis)));
+        let mentions =
+            |output: usize, axis: usize| self.depends_on(&self.outputs[output].position, axis);
+        let is_own = of_rows.into_iter().all(|output| {
+            roles.batch.iter().chain(&roles.rows).all(|&axis| mentions(output, axis))
+        });
         (fits && is_own).then_some(Attention { roles, scores, top, sums })
     }
 
@@ -101,13 +109,17 @@ impl Nest {
         let &result = body.results.first()?;
         let Inst::Binary(BinaryOp::Mul, left, right) = body.insts[result].0 else { return None };
         let dependencies = self.dependencies(body);
-        let mentions = |value: Value, axes: &[usize]| axes.iter().any(|&axis| dependencies[value][axis]);
+        let mentions =
+            |value: Value, axes: &[usize]| axes.iter().any(|&axis| dependencies[value][axis]);
         let fits = |left: Value, right: Value| {
-            !mentions(left, &roles.reduction) && !mentions(right, &roles.rows) && !mentions(result, &roles.columns)
+            !mentions(left, &roles.reduction)
+                && !mentions(right, &roles.rows)
+                && !mentions(result, &roles.columns)
         };
         let is_f32 = body.dtype(result) == DType::F32;
         let orders = [(left, right), (right, left)];
-        let (left, right) = orders.into_iter().find(|&(left, right)| is_f32 && fits(left, right))?;
+        let (left, right) =
+            orders.into_iter().find(|&(left, right)| is_f32 && fits(left, right))?;
         Some(Score { left, right })
     }
 
@@ -118,21 +130,30 @@ impl Nest {
         let body = &self.body;
         let mut degrees: Vec<Option<bool>> = Vec::with_capacity(body.insts.len());
         for (value, (inst, _)) in body.insts.iter().enumerate() {
-            let is_zero = |v: Value| matches!(body.insts[v].0, Inst::Const(c) if c == Scalar::zero(c.dtype));
+            let is_zero =
+                |v: Value| matches!(body.insts[v].0, Inst::Const(c) if c == Scalar::zero(c.dtype));
             let degree = match *inst {
                 _ if Some(value) == top || sums.contains(&value) => None,
-                Inst::Unary(UnaryOp::Exp, a) if top.is_some_and(|top| self.is_below(a, top)) => Some(true),
+                Inst::Unary(UnaryOp::Exp, a) if top.is_some_and(|top| self.is_below(a, top)) => {
+                    Some(true)
+                }
                 Inst::Unary(UnaryOp::Neg, a) => degrees[a],
                 Inst::Binary(BinaryOp::Mul, a, b) => match (degrees[a], degrees[b]) {
                     (Some(true), Some(true)) => None,
                     (Some(a), Some(b)) => Some(a || b),
                     _ => None,
                 },
-                Inst::Binary(BinaryOp::Div, a, b) => degrees[a].filter(|_| degrees[b] == Some(false)),
-                Inst::Select(c, a, b) if degrees[c] == Some(false) => match (degrees[a], degrees[b]) {
-                    (Some(x), Some(y)) if x == y || (y && is_zero(a)) || (x && is_zero(b)) => Some(x || y),
-                    _ => None,
-                },
+                Inst::Binary(BinaryOp::Div, a, b) => {
+                    degrees[a].filter(|_| degrees[b] == Some(false))
+                }
+                Inst::Select(c, a, b) if degrees[c] == Some(false) => {
+                    match (degrees[a], degrees[b]) {
+                        (Some(x), Some(y)) if x == y || (y && is_zero(a)) || (x && is_zero(b)) => {
+                            Some(x || y)
+                        }
+                        _ => None,
+                    }
+                }
                 _ => operands(inst).iter().all(|&o| degrees[o] == Some(false)).then_some(false),
             };
             degrees.push(degree);
@@ -143,7 +164,9 @@ impl Nest {
     /// Returns whether a value of the body is `x - top`, where `top` is the maximum of x.
     fn is_below(&self, value: Value, top: Value) -> bool {
         match (&self.body.insts[value].0, &self.body.insts[top].0) {
-            (Inst::Binary(BinaryOp::Sub, x, y), Inst::Leaf(Leaf::Statistic(_, of))) => *y == top && x == of,
+            (Inst::Binary(BinaryOp::Sub, x, y), Inst::Leaf(Leaf::Statistic(_, of))) => {
+                *y == top && x == of
+            }
             _ => false,
         }
     }
@@ -225,13 +248,18 @@ fn without_unused(mut nest: Nest) -> Nest {
 
 /// Returns a program reduced to the values that its results and `others` need, and the new number
 /// of each value.
-pub(super) fn only_needed(program: &Program<Leaf>, others: &[Value]) -> (Program<Leaf>, Vec<Value>) {
+pub(super) fn only_needed(
+    program: &Program<Leaf>,
+    others: &[Value],
+) -> (Program<Leaf>, Vec<Value>) {
     let mut is_needed = vec![false; program.insts.len()];
     let wanted = program.results.iter().chain(others);
     wanted.flat_map(|&value| needed(program, value)).for_each(|value| is_needed[value] = true);
     let mut only = Program::default();
     let mut now = vec![0; is_needed.len()];
-    for (value, (inst, dtype)) in program.insts.iter().enumerate().filter(|(value, _)| is_needed[*value]) {
+    for (value, (inst, dtype)) in
+        program.insts.iter().enumerate().filter(|(value, _)| is_needed[*value])
+    {
         now[value] = only.push(renumbered(inst, &|value| now[value]), *dtype);
     }
     only.results = program.results.iter().map(|&result| now[result]).collect();
@@ -239,7 +267,10 @@ pub(super) fn only_needed(program: &Program<Leaf>, others: &[Value]) -> (Program
 }
 
 /// Returns the loads that a value of a program needs, except those of inner sums.
-pub(crate) fn loads_of(program: &Program<Leaf>, value: Value) -> impl Iterator<Item = &super::Load> {
+pub(crate) fn loads_of(
+    program: &Program<Leaf>,
+    value: Value,
+) -> impl Iterator<Item = &super::Load> {
     needed(program, value).into_iter().filter_map(|v| match &program.insts[v].0 {
         Inst::Leaf(leaf) => leaf.load(),
         _ => None,
@@ -262,10 +293,13 @@ pub(super) fn needed(program: &Program<Leaf>, value: Value) -> Vec<Value> {
 fn renumbered(inst: &Inst<Leaf>, now: &dyn Fn(Value) -> Value) -> Inst<Leaf> {
     match inst {
         Inst::Leaf(Leaf::Load(load)) => {
-            let dynamic = load.dynamic.iter().map(|&(value, stride)| (now(value), stride)).collect();
+            let dynamic =
+                load.dynamic.iter().map(|&(value, stride)| (now(value), stride)).collect();
             Inst::Leaf(Leaf::Load(super::Load { dynamic, ..load.clone() }))
         }
-        Inst::Leaf(Leaf::Statistic(aggregation, value)) => Inst::Leaf(Leaf::Statistic(*aggregation, now(*value))),
+        Inst::Leaf(Leaf::Statistic(aggregation, value)) => {
+            Inst::Leaf(Leaf::Statistic(*aggregation, now(*value)))
+        }
         inst => inst.renumbered(now),
     }
 }

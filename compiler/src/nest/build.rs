@@ -29,8 +29,10 @@ pub fn build(
     let aggregated = builder.aggregated(loops)?;
     let mut epilogue = Program::default();
     let (outputs, of_rows) = builder.outputs(&mut epilogue, members.roots)?;
-    let inner =
-        builder.sums.iter_mut().map(|sum| Inner { axes: sum.axes.clone(), body: std::mem::take(&mut sum.body) });
+    let inner = builder
+        .sums
+        .iter_mut()
+        .map(|sum| Inner { axes: sum.axes.clone(), body: std::mem::take(&mut sum.body) });
     let inner: Vec<Inner> = inner.collect();
     let overflow = builder.overflow();
     let nest = Nest {
@@ -127,7 +129,8 @@ impl Builder<'_> {
             let place = self.row_major(*root, &place)?;
             for window in windows {
                 let position = self.position_of(window, &place)?;
-                written[number].push((Output { ty: window.tensor.clone(), position, over: None }, result));
+                written[number]
+                    .push((Output { ty: window.tensor.clone(), position, over: None }, result));
             }
         }
         let outputs: Vec<Output>;
@@ -143,7 +146,8 @@ pub(crate) fn is_view(graph: &Graph, id: NodeId) -> bool {
     !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin)
         && op.accesses.iter().all(Access::is_fixed)
         && op.body.results.len() == 1
-        && gather_node(graph, id, op).is_some_and(|g| g.reduction.iter().all(|axis| axis.extent == 1))
+        && gather_node(graph, id, op)
+            .is_some_and(|g| g.reduction.iter().all(|axis| axis.extent == 1))
 }
 
 /// Returns whether some point certainly counts at every place. It tries the ends and the middle of
@@ -164,7 +168,8 @@ fn always_written(form: &Gather, shape: &[usize]) -> bool {
         bounds.extend(point.map(|p| (p, p)));
         for derived in &form.derived {
             let Some((low, high)) = derived.numerator.bounds(&bounds) else { return false };
-            bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
+            bounds
+                .push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
         }
         form.guards.iter().all(|g| g.bounds(&bounds).is_some_and(|(low, _)| low >= 0))
     })

@@ -70,7 +70,9 @@ impl<'a> Builder<'a> {
             roots: roots.iter().map(|(root, _)| *root).collect(),
             memory,
             first_loop: 0,
-            axes: (0..shape.len()).map(|a| Axis { name: free_name(graph, contraction, a), extent: shape[a] }).collect(),
+            axes: (0..shape.len())
+                .map(|a| Axis { name: free_name(graph, contraction, a), extent: shape[a] })
+                .collect(),
             free: shape.len(),
             rows,
             derived: Vec::new(),
@@ -131,8 +133,10 @@ impl<'a> Builder<'a> {
         values: &[Affine],
     ) -> Result<Value, NestError> {
         let op = self.contraction_op(id)?;
-        let indices: Option<Vec<Affine>> = form.indices.iter().map(|index| index.substitute_all(values)).collect();
-        let (value, _) = self.body(program, id, op, &indices.ok_or_else(|| self.overflow())?, &[])?;
+        let indices: Option<Vec<Affine>> =
+            form.indices.iter().map(|index| index.substitute_all(values)).collect();
+        let (value, _) =
+            self.body(program, id, op, &indices.ok_or_else(|| self.overflow())?, &[])?;
         let dtype = accumulator_type(op.aggregation, program.dtype(value));
         Ok(widened(program, op, value, dtype))
     }
@@ -141,12 +145,21 @@ impl<'a> Builder<'a> {
 /// Returns the accumulator type: f32 for sums and products of the 16-bit floats.
 pub(super) fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
     let narrow = matches!(dtype, DType::F16 | DType::BF16);
-    if narrow && matches!(aggregation, Aggregation::Sum | Aggregation::Product) { DType::F32 } else { dtype }
+    if narrow && matches!(aggregation, Aggregation::Sum | Aggregation::Product) {
+        DType::F32
+    } else {
+        dtype
+    }
 }
 
 /// Casts `value`, a term of `op`, to `dtype`. A product in the contraction's own body is computed
 /// in `dtype` instead, which avoids rounding it first.
-pub(super) fn widened(body: &mut Program<Leaf>, op: &Contraction, value: Value, dtype: DType) -> Value {
+pub(super) fn widened(
+    body: &mut Program<Leaf>,
+    op: &Contraction,
+    value: Value,
+    dtype: DType,
+) -> Value {
     let is_product = matches!(op.body.insts[op.body.results[0]].0, Inst::Binary(BinaryOp::Mul, ..));
     match body.insts[value].0 {
         Inst::Binary(BinaryOp::Mul, a, b) if is_product && body.dtype(value) != dtype => {

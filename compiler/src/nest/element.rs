@@ -20,7 +20,9 @@ impl Builder<'_> {
     ) -> Result<Value, NestError> {
         // The only index along an axis of size 1 is 0.
         let sizes = self.graph.shape(id).iter();
-        let index = sizes.zip(index).map(|(&size, i)| if size == 1 { Affine::constant(0) } else { i.clone() });
+        let index = sizes
+            .zip(index)
+            .map(|(&size, i)| if size == 1 { Affine::constant(0) } else { i.clone() });
         let index = &index.collect::<Vec<Affine>>()[..];
         let key = (id, index.to_vec(), when.to_vec());
         if let Some(&value) = self.memo.get(&key) {
@@ -49,7 +51,9 @@ impl Builder<'_> {
         } else {
             self.inlined(program, id, index, when)?
         };
-        if !is_given && !matches!(self.graph.node(id).op, Op::Constant(_) | Op::Index { .. } | Op::Reshape) {
+        if !is_given
+            && !matches!(self.graph.node(id).op, Op::Constant(_) | Op::Index { .. } | Op::Reshape)
+        {
             self.computed.push(id);
         }
         self.memo.insert(key, value);
@@ -69,7 +73,9 @@ impl Builder<'_> {
         let operands = self.graph.operands(id);
         Ok(match &node.op {
             Op::Constant(scalar) => program.constant(*scalar),
-            Op::Index { axis } => program.push(Inst::Leaf(Leaf::Index(index[*axis].clone())), DType::I32),
+            Op::Index { axis } => {
+                program.push(Inst::Leaf(Leaf::Index(index[*axis].clone())), DType::I32)
+            }
             Op::Reshape if self.is_inlined(self.graph.storage(id)) => {
                 let index = self.index_of(operands[0], &self.row_major(id, index)?)?;
                 self.element(program, operands[0], &index, when)?

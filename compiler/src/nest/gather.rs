@@ -43,17 +43,23 @@ impl Gather {
 
 /// Returns the gather form of a node that computes `op`.
 pub(crate) fn gather_node(graph: &Graph, id: NodeId, op: &Contraction) -> Option<Gather> {
-    let shapes: Vec<Vec<usize>> = graph.operands(id).iter().map(|&operand| graph.shape(operand).to_vec()).collect();
+    let shapes: Vec<Vec<usize>> =
+        graph.operands(id).iter().map(|&operand| graph.shape(operand).to_vec()).collect();
     gather(op, graph.shape(id), &shapes)
 }
 
 /// Returns the gather form of `contraction`, which writes places of `shape` and reads operands of
 /// `operand_shapes`. Returns `None` if index arithmetic overflows 64 bits.
-pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes: &[Vec<usize>]) -> Option<Gather> {
+pub(crate) fn gather(
+    contraction: &Contraction,
+    shape: &[usize],
+    operand_shapes: &[Vec<usize>],
+) -> Option<Gather> {
     let count = contraction.indices.len();
     let extents: Vec<i64> = contraction.indices.iter().map(|r| r.high - r.low).collect();
     let form = hermite(&contraction.output, &extents)?;
-    let places: Vec<Affine> = contraction.output.iter().map(|p| p.substitute_all(&form.old)).collect::<Option<_>>()?;
+    let places: Vec<Affine> =
+        contraction.output.iter().map(|p| p.substitute_all(&form.old)).collect::<Option<_>>()?;
 
     // All conditions on a point, in the variables of the Hermite form. They bound its reduction
     // variables.
@@ -61,7 +67,9 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
     for access in &contraction.accesses {
         for (coordinate, &size) in access.index.iter().zip(&operand_shapes[access.operand]) {
             match coordinate.access {
-                None => conditions.extend(within(coordinate.affine.substitute_all(&form.old)?, size)?),
+                None => {
+                    conditions.extend(within(coordinate.affine.substitute_all(&form.old)?, size)?)
+                }
                 // A run-time index is checked when it is read, and an empty axis has no element to
                 // clamp it to.
                 Some(_) if size == 0 => conditions.push(Affine::constant(-1)),
@@ -87,7 +95,8 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
     };
 
     let free = shape.len();
-    let mut builder = Builder { free, reductions: count - form.rank, derived: Vec::new(), extents: Vec::new() };
+    let mut builder =
+        Builder { free, reductions: count - form.rank, derived: Vec::new(), extents: Vec::new() };
     let mut z: Vec<Option<Affine>> = vec![None; count];
     for (axis, &(low, high)) in ranges.iter().enumerate().skip(form.rank) {
         builder.extents.push(usize::try_from(high.checked_sub(low)?.checked_add(1)?).ok()?);
@@ -95,7 +104,8 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
     }
     let mut guards = builder.solve(&places, &mut z)?;
     let z: Vec<Affine> = z.into_iter().collect::<Option<_>>()?;
-    let mut indices: Vec<Affine> = form.old.iter().map(|old| old.substitute_all(&z)).collect::<Option<_>>()?;
+    let mut indices: Vec<Affine> =
+        form.old.iter().map(|old| old.substitute_all(&z)).collect::<Option<_>>()?;
     for condition in conditions {
         guards.push(condition.substitute_all(&z)?);
     }
@@ -116,7 +126,10 @@ pub(crate) fn gather(contraction: &Contraction, shape: &[usize], operand_shapes:
     let kept = builder.independent(kept, shape)?;
     let names: Vec<&str> = contraction.indices.iter().map(|r| r.name.as_str()).collect();
     let reduction = (0..builder.reductions)
-        .map(|r| Axis { name: axis_name(free + r, r, &indices, &names), extent: builder.extents[r] })
+        .map(|r| Axis {
+            name: axis_name(free + r, r, &indices, &names),
+            extent: builder.extents[r],
+        })
         .collect();
     Some(Gather { reduction, derived: builder.derived, guards: kept, indices, empty })
 }
@@ -154,7 +167,12 @@ impl Builder {
         let mut rows: Vec<usize> = (0..places.len()).collect();
         while !rows.is_empty() {
             let unknown = |row: usize, z: &[Option<Affine>]| {
-                places[row].terms().iter().filter(|(v, _)| z[*v].is_none()).copied().collect::<Vec<_>>()
+                places[row]
+                    .terms()
+                    .iter()
+                    .filter(|(v, _)| z[*v].is_none())
+                    .copied()
+                    .collect::<Vec<_>>()
             };
             let factor = |row: usize| match unknown(row, z)[..] {
                 [] => Some(0),
@@ -203,7 +221,8 @@ impl Builder {
         let mut bounds: Vec<(i64, i64)> = extents.map(|&e| (0, e.max(1) as i64 - 1)).collect();
         for derived in &self.derived {
             let (low, high) = derived.numerator.bounds(&bounds)?;
-            bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
+            bounds
+                .push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
         }
         Some(bounds)
     }
@@ -219,7 +238,8 @@ impl Builder {
         }
         for (number, derived) in self.derived.iter().enumerate() {
             // 0 <= numerator - denominator * q < denominator
-            let whole = Affine::var(self.free + self.reductions + number).scale(derived.denominator)?;
+            let whole =
+                Affine::var(self.free + self.reductions + number).scale(derived.denominator)?;
             let rest = derived.numerator.sub(&whole)?;
             known.push(Affine::constant(derived.denominator - 1).sub(&rest)?);
             known.push(rest);
@@ -227,7 +247,8 @@ impl Builder {
         for number in (0..guards.len()).rev() {
             let guard = guards.remove(number);
             let refuted = Affine::constant(-1).sub(&guard)?;
-            let constraints: Vec<Affine> = known.iter().chain(&guards).chain([&refuted]).cloned().collect();
+            let constraints: Vec<Affine> =
+                known.iter().chain(&guards).chain([&refuted]).cloned().collect();
             if ranges(variables, &constraints)? != Ranges::Empty {
                 guards.insert(number, guard);
             }
@@ -245,7 +266,12 @@ impl Builder {
     /// places fall into `a` classes. This pays only if the floor takes more values than `t'`: a
     /// window as wide as the range over which it slides, as that of a dilated kernel on a small
     /// image, would skip padding only.
-    fn tighten(&mut self, guards: &mut [Affine], indices: &mut [Affine], shape: &[usize]) -> Option<()> {
+    fn tighten(
+        &mut self,
+        guards: &mut [Affine],
+        indices: &mut [Affine],
+        shape: &[usize],
+    ) -> Option<()> {
         while let Some((axis, width, start)) = self.window(guards, shape)? {
             let variable = self.free + axis;
             let a = start.coefficient(variable);
@@ -284,7 +310,8 @@ impl Builder {
                     let Some(span) = lower.add(upper)?.as_constant() else { continue };
                     let width = usize::try_from((span.max(0) / a).checked_add(1)?).ok()?;
                     let ratio = |w: usize, axis: usize| w as f64 / self.extents[axis] as f64;
-                    let better = best.as_ref().is_none_or(|(b, w, _)| ratio(width, axis) < ratio(*w, *b));
+                    let better =
+                        best.as_ref().is_none_or(|(b, w, _)| ratio(width, axis) < ratio(*w, *b));
                     let pays = a == 1 || stands || places > width as i64;
                     if width < self.extents[axis] && pays && better {
                         best = Some((axis, width, lower.clone()));

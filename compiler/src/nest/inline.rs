@@ -32,7 +32,8 @@ impl<'a> Builder<'a> {
         let mut values: Vec<Affine> = index.to_vec();
         values.resize(index.len() + form.reduction.len(), Affine::constant(0));
         for derived in &form.derived {
-            let numerator = derived.numerator.substitute_all(&values).ok_or_else(|| self.overflow())?;
+            let numerator =
+                derived.numerator.substitute_all(&values).ok_or_else(|| self.overflow())?;
             values.push(self.derive(numerator, derived.denominator));
         }
         let here = |a: &Affine| a.substitute_all(&values);
@@ -42,7 +43,8 @@ impl<'a> Builder<'a> {
         let mut inner = when.to_vec();
         inner.extend(guards.iter().filter(|g| !when.contains(g)).cloned());
         let (value, _) = self.body(program, id, op, &indices, &inner)?;
-        let zero_outside = !op.default && matches!(program.insts[value].0, Inst::Leaf(Leaf::Load(_)));
+        let zero_outside =
+            !op.default && matches!(program.insts[value].0, Inst::Leaf(Leaf::Load(_)));
         let value = without_nan(program, op.aggregation, value);
         if guards.is_empty() || zero_outside {
             return Ok(value);
@@ -79,7 +81,8 @@ impl<'a> Builder<'a> {
         let mut valid: Option<Value> = None;
         for access in &op.accesses {
             let operand = operands[access.operand];
-            let affine: Option<Vec<Affine>> = access.index.iter().map(|i| i.affine.substitute_all(indices)).collect();
+            let affine: Option<Vec<Affine>> =
+                access.index.iter().map(|i| i.affine.substitute_all(indices)).collect();
             let affine = affine.ok_or_else(|| self.overflow())?;
             if access.is_fixed() {
                 values.push(self.element(program, operand, &affine, when)?);
@@ -87,7 +90,8 @@ impl<'a> Builder<'a> {
             }
             let (storage, window) = self.stored(operand)?;
             let window = window.reshaped(self.graph.shape(operand));
-            let window = window.ok_or(NestError::Internal("a run-time index into a reshaped window"))?;
+            let window =
+                window.ok_or(NestError::Internal("a run-time index into a reshaped window"))?;
             let mut fixed = affine.clone();
             let mut dynamic = Vec::new();
             for (axis, index) in access.index.iter().enumerate() {
@@ -95,14 +99,22 @@ impl<'a> Builder<'a> {
                 let size = self.graph.shape(operand)[axis];
                 let (clamped, in_range) = clamped_index(program, values[read], &affine[axis], size);
                 fixed[axis] = Affine::constant(0);
-                dynamic.push((clamped, i64::try_from(window.strides[axis]).map_err(|_| self.overflow())?));
+                dynamic.push((
+                    clamped,
+                    i64::try_from(window.strides[axis]).map_err(|_| self.overflow())?,
+                ));
                 valid = Some(match valid {
                     Some(others) => program.binary(BinaryOp::BitAnd, others, in_range),
                     None => in_range,
                 });
             }
             let offset = window.position(&fixed, self.first_loop).ok_or_else(|| self.overflow())?;
-            let load = Load { operand: self.operand_number(storage, &window), offset, dynamic, when: when.to_vec() };
+            let load = Load {
+                operand: self.operand_number(storage, &window),
+                offset,
+                dynamic,
+                when: when.to_vec(),
+            };
             values.push(program.push(Inst::Leaf(Leaf::Load(load)), self.graph.dtype(operand)));
         }
         let mut overflow = false;
@@ -129,7 +141,12 @@ impl<'a> Builder<'a> {
 
 /// Returns `value + offset` clamped to `0..size` as i32, and whether it was in range. `size` must
 /// be at least 1.
-fn clamped_index(program: &mut Program<Leaf>, value: Value, offset: &Affine, size: usize) -> (Value, Value) {
+fn clamped_index(
+    program: &mut Program<Leaf>,
+    value: Value,
+    offset: &Affine,
+    size: usize,
+) -> (Value, Value) {
     let dtype = program.dtype(value);
     let limit = 1 << 30;
     // Wider values are clamped to ±2^30 first, so that neither the cast nor the sum wraps into

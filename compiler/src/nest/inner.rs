@@ -102,7 +102,8 @@ impl<'a> Builder<'a> {
         when: &[Affine],
     ) -> Result<Value, NestError> {
         let away = || NestError::Away { value: self.graph.value_name(id) };
-        let form = row_form(self.graph, id).ok_or(NestError::Internal("a statistic of something else"))?;
+        let form =
+            row_form(self.graph, id).ok_or(NestError::Internal("a statistic of something else"))?;
         let end = self.sums.first().map_or(self.first_loop, |sum| sum.axes.start);
         let mut points = (self.free..end).filter(|&axis| self.axes[axis].extent != 1);
         let is_of_points = index.iter().any(|i| i.variables().any(|v| v >= self.free));

@@ -259,7 +259,8 @@ impl Nest {
     /// Returns whether an output has one element a row instead of one a place.
     pub fn is_of_rows(&self, output: usize) -> bool {
         let position = &self.outputs[output].position;
-        !self.columns().is_empty() && !self.columns().any(|column| self.depends_on(position, column))
+        !self.columns().is_empty()
+            && !self.columns().any(|column| self.depends_on(position, column))
     }
 
     /// Returns the variables of the loops around the nest.
@@ -270,7 +271,8 @@ impl Nest {
     /// Returns whether any expression of the nest depends on a surrounding loop. If not, its steps
     /// differ only in the contents of memory.
     pub fn depends_on_loops(&self) -> bool {
-        simplify::expressions(self).any(|affine| affine.variables().any(|v| self.loops().contains(&v)))
+        simplify::expressions(self)
+            .any(|affine| affine.variables().any(|v| self.loops().contains(&v)))
     }
 
     /// Returns the row-major position of a place in the free axes.
@@ -295,7 +297,9 @@ impl Nest {
         let Output { ty, position, .. } = &self.outputs[output];
         let of_operand = |leaf: &Leaf| matches!(leaf, Leaf::Load(load) if load.operand == operand);
         let is_here = |leaf: &Leaf| match leaf {
-            Leaf::Load(load) => load.offset == *position && load.dynamic.is_empty() && load.when.is_empty(),
+            Leaf::Load(load) => {
+                load.offset == *position && load.dynamic.is_empty() && load.when.is_empty()
+            }
             _ => true,
         };
         self.loops == 0
@@ -340,10 +344,12 @@ impl Nest {
 
     /// Returns inclusive bounds of every variable, derived ones included, for [`Affine::bounds`].
     pub fn variable_bounds(&self) -> Vec<(i64, i64)> {
-        let mut bounds: Vec<(i64, i64)> = self.axes.iter().map(|a| (0, a.extent as i64 - 1)).collect();
+        let mut bounds: Vec<(i64, i64)> =
+            self.axes.iter().map(|a| (0, a.extent as i64 - 1)).collect();
         for derived in &self.derived {
             let (low, high) = derived.numerator.bounds(&bounds).unwrap_or((i64::MIN, i64::MAX));
-            bounds.push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
+            bounds
+                .push((low.div_euclid(derived.denominator), high.div_euclid(derived.denominator)));
         }
         bounds
     }

@@ -13,8 +13,14 @@ const MOST_FUNCTIONS: usize = 4;
 
 /// Returns the name of the kernel that computes `nodes`, operands before their readers, for
 /// `roots`. It has only letters, digits and `_`.
-pub(super) fn kernel_name(graph: &Graph, roots: &[NodeId], contraction: Option<NodeId>, nodes: &[NodeId]) -> String {
-    let function = |id: NodeId| graph.node(id).origin.as_ref().map(|origin| snake_case(&origin.function));
+pub(super) fn kernel_name(
+    graph: &Graph,
+    roots: &[NodeId],
+    contraction: Option<NodeId>,
+    nodes: &[NodeId],
+) -> String {
+    let function =
+        |id: NodeId| graph.node(id).origin.as_ref().map(|origin| snake_case(&origin.function));
     let mut parts: Vec<String> = Vec::new();
     for part in nodes.iter().filter_map(|&id| function(id)) {
         if !parts.contains(&part) {
@@ -32,7 +38,10 @@ pub(super) fn kernel_name(graph: &Graph, roots: &[NodeId], contraction: Option<N
     let [.., main] = roots else { return "value".into() };
     let value = graph.node(*main).name.as_deref().map(snake_case);
     match value {
-        Some(value) if (parts.is_empty() || (parts.len() == 1 && roots.len() == 1)) && parts.last() != Some(&value) => {
+        Some(value)
+            if (parts.is_empty() || (parts.len() == 1 && roots.len() == 1))
+                && parts.last() != Some(&value) =>
+        {
             parts.push(value)
         }
         _ => {}

@@ -36,7 +36,9 @@ impl Nest {
             return None;
         }
         let [result] = self.body.results[..] else { return None };
-        let (Inst::Binary(BinaryOp::Mul, left, right), dtype) = self.body.insts[result] else { return None };
+        let (Inst::Binary(BinaryOp::Mul, left, right), dtype) = self.body.insts[result] else {
+            return None;
+        };
         // For bools `+` is or and `*` is and, but users of roles multiply and add.
         if dtype == DType::Bool {
             return None;
@@ -103,11 +105,15 @@ impl Nest {
                     load.when.iter().chain([&load.offset]).for_each(|a| self.depend(a, &mut axes));
                 }
                 Inst::Leaf(Leaf::Accumulator | Leaf::Written) => axes[..self.free].fill(true),
-                Inst::Leaf(Leaf::OfBody(value)) => axes.clone_from(&self.dependencies(&self.body)[*value]),
+                Inst::Leaf(Leaf::OfBody(value)) => {
+                    axes.clone_from(&self.dependencies(&self.body)[*value])
+                }
                 Inst::Leaf(Leaf::Inner(number)) => {
                     let Inner { axes: own, body } = &self.inner[*number];
-                    axes =
-                        body.results.iter().fold(axes, |axes, &result| either(axes, &self.dependencies(body)[result]));
+                    axes = body
+                        .results
+                        .iter()
+                        .fold(axes, |axes, &result| either(axes, &self.dependencies(body)[result]));
                     axes[own.clone()].fill(false);
                 }
                 _ => {}

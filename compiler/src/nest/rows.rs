@@ -33,8 +33,9 @@ pub(super) fn space(
     let shape = full.map_or_else(|| [rows, &columns].concat(), <[usize]>::to_vec);
     let divides = |at: usize| {
         let same = |other: &NodeId| {
-            form(other)
-                .is_some_and(|(rows, columns)| is_of_rows(rows, &shape[..at]) && without_ones(&shape[at..]) == columns)
+            form(other).is_some_and(|(rows, columns)| {
+                is_of_rows(rows, &shape[..at]) && without_ones(&shape[at..]) == columns
+            })
         };
         statistics.iter().all(same)
     };
@@ -44,7 +45,9 @@ pub(super) fn space(
 
 /// Returns whether a value of `shape` has one element for each of `rows`.
 fn is_of_rows(shape: &[usize], rows: &[usize]) -> bool {
-    shape.len() >= rows.len() && shape[..rows.len()] == *rows && shape[rows.len()..].iter().all(|&size| size == 1)
+    shape.len() >= rows.len()
+        && shape[..rows.len()] == *rows
+        && shape[rows.len()..].iter().all(|&size| size == 1)
 }
 
 fn extents(form: &Gather) -> Vec<usize> {
@@ -81,7 +84,9 @@ impl<'a> Builder<'a> {
             return Ok((0..sizes.len()).map(Affine::var).collect());
         }
         if is_of_rows(shape, &sizes[..self.rows]) {
-            let coordinate = |axis: usize| if axis < self.rows { Affine::var(axis) } else { Affine::constant(0) };
+            let coordinate = |axis: usize| {
+                if axis < self.rows { Affine::var(axis) } else { Affine::constant(0) }
+            };
             return Ok((0..shape.len()).map(coordinate).collect());
         }
         Err(NestError::Internal("a root has neither the places' shape nor the rows'"))
@@ -91,13 +96,19 @@ impl<'a> Builder<'a> {
     pub fn is_place(&self, id: NodeId, index: &[Affine]) -> bool {
         let zero = Affine::constant(0);
         let is_single = |axis: usize| self.axes.get(axis).is_none_or(|a| a.extent == 1);
-        let same = |(axis, (a, b)): (usize, (&Affine, &Affine))| a == b || (*a == zero && is_single(axis));
+        let same =
+            |(axis, (a, b)): (usize, (&Affine, &Affine))| a == b || (*a == zero && is_single(axis));
         self.place(id).is_ok_and(|place| index.iter().zip(&place).enumerate().all(same))
     }
 
     /// Returns the statistic of the row that contains the nest's place.
-    pub fn statistic(&mut self, program: &mut Program<Leaf>, id: NodeId) -> Result<Value, NestError> {
-        let form = row_form(self.graph, id).ok_or(NestError::Internal("a statistic of something else"))?;
+    pub fn statistic(
+        &mut self,
+        program: &mut Program<Leaf>,
+        id: NodeId,
+    ) -> Result<Value, NestError> {
+        let form =
+            row_form(self.graph, id).ok_or(NestError::Internal("a statistic of something else"))?;
         let mut columns = (self.rows..self.free).filter(|&axis| self.axes[axis].extent != 1);
         let mut values = self.place(id)?;
         for axis in &form.reduction {

@@ -20,7 +20,8 @@ pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
     while let Some(axis) = nest.axes[..nest.loops().start].iter().position(|a| a.extent == 1) {
         nest = without_axis(nest, axis, Affine::constant(0))?;
     }
-    while let Some(number) = nest.derived.iter().position(|derived| derived.numerator.is_constant()) {
+    while let Some(number) = nest.derived.iter().position(|derived| derived.numerator.is_constant())
+    {
         let derived = nest.derived.remove(number);
         let value = Affine::constant(derived.numerator.offset().div_euclid(derived.denominator));
         let variable = nest.axes.len() + number;
@@ -32,7 +33,8 @@ pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
         let bounds = nest.inner.iter().map(|sum| sum.axes.start).chain([nest.free, nest.rows]);
         let same_role = bounds.into_iter().all(|bound| bound != inner);
         let extent = i64::try_from(nest.axes[inner].extent).ok()?;
-        let composes = |a: &Affine| a.coefficient(inner).checked_mul(extent) == Some(a.coefficient(outer));
+        let composes =
+            |a: &Affine| a.coefficient(inner).checked_mul(extent) == Some(a.coefficient(outer));
         if same_role && expressions(&nest).all(composes) {
             let merged = nest.axes[outer].extent.checked_mul(nest.axes[inner].extent)?;
             nest.axes[inner].extent = merged;
@@ -50,15 +52,24 @@ pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
 /// Returns every affine expression of the nest.
 pub(super) fn expressions(nest: &Nest) -> impl Iterator<Item = &Affine> {
     let inner = nest.inner.iter().flat_map(|inner| inner.body.leaves());
-    let leaves = inner.chain(nest.body.leaves()).chain(nest.epilogue.leaves()).flat_map(|leaf| match leaf {
-        Leaf::Load(load) => Some(&load.offset).into_iter().chain(&load.when),
-        Leaf::Index(affine) => Some(affine).into_iter().chain(&[]),
-        Leaf::Accumulator | Leaf::Written | Leaf::Statistic(..) | Leaf::Inner(_) | Leaf::OfBody(_) => {
-            None.into_iter().chain(&[])
-        }
-    });
+    let leaves =
+        inner.chain(nest.body.leaves()).chain(nest.epilogue.leaves()).flat_map(|leaf| match leaf {
+            Leaf::Load(load) => Some(&load.offset).into_iter().chain(&load.when),
+            Leaf::Index(affine) => Some(affine).into_iter().chain(&[]),
+            Leaf::Accumulator
+            | Leaf::Written
+            | Leaf::Statistic(..)
+            | Leaf::Inner(_)
+            | Leaf::OfBody(_) => None.into_iter().chain(&[]),
+        });
     let outputs = nest.outputs.iter().map(|output| &output.position);
-    nest.derived.iter().map(|d| &d.numerator).chain(&nest.guards).chain(&nest.position).chain(outputs).chain(leaves)
+    nest.derived
+        .iter()
+        .map(|d| &d.numerator)
+        .chain(&nest.guards)
+        .chain(&nest.position)
+        .chain(outputs)
+        .chain(leaves)
 }
 
 /// Removes `axis` and replaces its variable by `value`.
@@ -76,7 +87,9 @@ fn without_axis(mut nest: Nest, axis: usize, value: Affine) -> Option<Nest> {
 /// Replaces `variable`, which is already removed from the lists, by `value`.
 fn without_variable(mut nest: Nest, variable: usize, value: Affine) -> Option<Nest> {
     let change = |affine: &mut Affine| -> Option<()> {
-        *affine = affine.substitute(variable, &value)?.map_variables(|v| if v > variable { v - 1 } else { v })?;
+        *affine = affine
+            .substitute(variable, &value)?
+            .map_variables(|v| if v > variable { v - 1 } else { v })?;
         Some(())
     };
     for derived in &mut nest.derived {
@@ -94,7 +107,10 @@ pub(super) fn programs(nest: &mut Nest) -> impl Iterator<Item = &mut Program<Lea
 }
 
 /// Applies `change` to every affine expression of a program.
-pub(crate) fn change_program(program: &mut Program<Leaf>, change: impl Fn(&mut Affine) -> Option<()>) -> Option<()> {
+pub(crate) fn change_program(
+    program: &mut Program<Leaf>,
+    change: impl Fn(&mut Affine) -> Option<()>,
+) -> Option<()> {
     for (inst, _) in &mut program.insts {
         match inst {
             Inst::Leaf(Leaf::Load(load)) => {

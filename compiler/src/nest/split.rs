@@ -57,12 +57,18 @@ fn split_axis(mut nest: Nest, axis: usize, size: usize) -> Option<Nest> {
         bounds.push((0, i64::try_from(axis.extent).ok()? - 1));
     }
     // Each old variable in terms of the new ones.
-    let mut values: Vec<Affine> = (0..nest.axes.len()).filter(|&v| v != axis + 1).map(Affine::var).collect();
+    let mut values: Vec<Affine> =
+        (0..nest.axes.len()).filter(|&v| v != axis + 1).map(Affine::var).collect();
     values[axis] = Affine::new([(axis, part), (axis + 1, 1)], 0)?;
     let mut derived = Vec::new();
     for Derived { numerator, denominator } in std::mem::take(&mut nest.derived) {
-        let value =
-            quotient(&numerator.substitute_all(&values)?, denominator, &mut derived, &mut bounds, nest.axes.len())?;
+        let value = quotient(
+            &numerator.substitute_all(&values)?,
+            denominator,
+            &mut derived,
+            &mut bounds,
+            nest.axes.len(),
+        )?;
         values.push(value);
     }
     nest.derived = derived;
@@ -86,7 +92,8 @@ fn quotient(
     bounds: &mut Vec<(i64, i64)>,
     axes: usize,
 ) -> Option<Affine> {
-    let (whole, rest): (Vec<_>, Vec<_>) = numerator.terms().iter().partition(|(_, factor)| factor % denominator == 0);
+    let (whole, rest): (Vec<_>, Vec<_>) =
+        numerator.terms().iter().partition(|(_, factor)| factor % denominator == 0);
     let whole = whole.into_iter().map(|(variable, factor)| (variable, factor / denominator));
     let whole = Affine::new(whole, numerator.offset().div_euclid(denominator))?;
     let rest = Affine::new(rest, numerator.offset().rem_euclid(denominator))?;

@@ -116,30 +116,47 @@ impl Nest {
         let points: Vec<usize> = self.reduction().collect();
         let row_axes = [&roles.batch[..], &roles.rows].concat();
         let of_scores = [&row_axes[..], &points].concat();
-        let (row, place) = (self.row_major(row_axes.iter().copied())?, self.row_major(of_scores.iter().copied())?);
+        let (row, place) =
+            (self.row_major(row_axes.iter().copied())?, self.row_major(of_scores.iter().copied())?);
         let rows = self.points(&row_axes);
         let area = self.points(&of_scores);
         let count = self.operands.len();
-        let [of_area, of_row] = [area, rows].map(|elements| TensorType::new(DType::F32, [elements].as_slice()));
-        let output =
-            |ty: &TensorType, position: &Affine| Output { ty: ty.clone(), position: position.clone(), over: None };
+        let [of_area, of_row] =
+            [area, rows].map(|elements| TensorType::new(DType::F32, [elements].as_slice()));
+        let output = |ty: &TensorType, position: &Affine| Output {
+            ty: ty.clone(),
+            position: position.clone(),
+            over: None,
+        };
         let load = |operand: usize, offset: &Affine| {
-            Inst::Leaf(Leaf::Load(Load { operand, offset: offset.clone(), dynamic: Vec::new(), when: Vec::new() }))
+            Inst::Leaf(Leaf::Load(Load {
+                operand,
+                offset: offset.clone(),
+                dynamic: Vec::new(),
+                when: Vec::new(),
+            }))
         };
 
         let mut scores = Vec::new();
         for Inner { axes, body } in &self.inner {
             let mut nest = self.bare("scores", Some(Aggregation::Sum));
             nest.body = body.clone();
-            nest.epilogue.results = vec![nest.epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32)];
+            nest.epilogue.results =
+                vec![nest.epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32)];
             nest.outputs = vec![output(&of_area, &place)];
-            scores.push(self.part(nest, &of_scores, of_scores.len(), &axes.clone().collect::<Vec<usize>>())?);
+            scores.push(self.part(
+                nest,
+                &of_scores,
+                of_scores.len(),
+                &axes.clone().collect::<Vec<usize>>(),
+            )?);
         }
 
         let (of_row_outputs, others): (Vec<usize>, Vec<usize>) =
             (0..self.outputs.len()).partition(|&output| self.is_of_rows(output));
-        let outputs =
-            |numbers: &[usize]| numbers.iter().map(|&output| self.outputs[output].clone()).collect::<Vec<_>>();
+        let outputs = |numbers: &[usize]| {
+            numbers.iter().map(|&output| self.outputs[output].clone()).collect::<Vec<_>>()
+        };
         let statistics = self.statistics_of(&others);
         let mut nest = self.bare("weights", None);
         nest.operands.extend(self.inner.iter().map(|_| of_area.clone()));
@@ -149,10 +166,11 @@ impl Nest {
                 *inst = load(count + *number, &place);
             }
         }
-        let here = weights.append(&self.epilogue_of(&of_row_outputs), |weights, leaf, dtype| match leaf {
-            Leaf::OfBody(value) => *value,
-            leaf => weights.push(Inst::Leaf(leaf.clone()), dtype),
-        });
+        let here =
+            weights.append(&self.epilogue_of(&of_row_outputs), |weights, leaf, dtype| match leaf {
+                Leaf::OfBody(value) => *value,
+                leaf => weights.push(Inst::Leaf(leaf.clone()), dtype),
+            });
         weights.results = [&[roles.left][..], &statistics, &here].concat();
         nest.epilogue = weights;
         nest.outputs = vec![output(&of_area, &place)];
@@ -177,7 +195,16 @@ impl Nest {
         let free: Vec<usize> = (0..self.free).collect();
         let product = self.part(nest, &free, free.len(), &points)?;
         let turns = self.axes[self.loops()][around..].iter().map(|axis| axis.extent).collect();
-        Some(Stages { scores, weights, product, statistics: statistics.len(), rows, area, turns, of_rows })
+        Some(Stages {
+            scores,
+            weights,
+            product,
+            statistics: statistics.len(),
+            rows,
+            area,
+            turns,
+            of_rows,
+        })
     }
 
     /// Returns the statistics of the body that some outputs read.
@@ -186,7 +213,9 @@ impl Nest {
             Inst::Leaf(Leaf::OfBody(statistic)) => Some(statistic),
             _ => None,
         };
-        let read = outputs.iter().flat_map(|&output| needed(&self.epilogue, self.epilogue.results[output]));
+        let read = outputs
+            .iter()
+            .flat_map(|&output| needed(&self.epilogue, self.epilogue.results[output]));
         let mut statistics: Vec<Value> = read.filter_map(of_body).collect();
         statistics.sort_unstable();
         statistics.dedup();
@@ -214,7 +243,13 @@ impl Nest {
 
     /// Returns a stage: `nest`, whose expressions use the axes of `self`, over the axes `free` (the
     /// first `rows` of them are row axes) and `reduction`.
-    fn part(&self, mut nest: Nest, free: &[usize], rows: usize, reduction: &[usize]) -> Option<Nest> {
+    fn part(
+        &self,
+        mut nest: Nest,
+        free: &[usize],
+        rows: usize,
+        reduction: &[usize],
+    ) -> Option<Nest> {
         let order: Vec<usize> = free.iter().chain(reduction).copied().chain(self.loops()).collect();
         nest.axes = order.iter().map(|&axis| self.axes[axis].clone()).collect();
         (nest.free, nest.rows) = (free.len(), rows);
@@ -229,7 +264,9 @@ impl Nest {
     /// not in `order`, on which nothing depends, becomes 0.
     fn now(&self, order: &[usize]) -> Vec<Affine> {
         let place = |axis: usize| order.iter().position(|&other| other == axis);
-        (0..self.axes.len()).map(|axis| place(axis).map_or(Affine::constant(0), Affine::var)).collect()
+        (0..self.axes.len())
+            .map(|axis| place(axis).map_or(Affine::constant(0), Affine::var))
+            .collect()
     }
 }
 

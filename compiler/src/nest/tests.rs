@@ -23,7 +23,8 @@ fn nests(nodes: &str) -> String {
     let mut text = String::new();
     for group in &groups {
         let whole = |id| Window::whole(&graph.node(id).ty);
-        let in_memory = |id| (graph.node(id).op.is_source() || roots.contains(&id)).then(|| whole(id));
+        let in_memory =
+            |id| (graph.node(id).op.is_source() || roots.contains(&id)).then(|| whole(id));
         let (nest, _) = build(&graph, group, &in_memory);
         nest.verify().unwrap();
         text += &nest.to_string();
@@ -361,7 +362,11 @@ graph shifted(%0) -> (Y = %3)
     ");
 }
 
-fn build(graph: &Graph, group: &Group, memory: &dyn Fn(NodeId) -> Option<Window>) -> (Nest, Vec<NodeId>) {
+fn build(
+    graph: &Graph,
+    group: &Group,
+    memory: &dyn Fn(NodeId) -> Option<Window>,
+) -> (Nest, Vec<NodeId>) {
     let whole = |id: &NodeId| (*id, vec![Window::whole(&graph.node(*id).ty)]);
     let roots: Vec<_> = group.roots.iter().map(whole).collect();
     super::build(graph, group.members(&roots), memory, &[]).unwrap()
@@ -380,14 +385,18 @@ fn name(nodes: &str) -> String {
 #[test]
 fn kernels_are_named_by_what_they_compute() {
     let chain = |names: [&str; 6]| {
-        let line = |(n, name): (usize, &&str)| format!("%{} = neg %{n} : f32[2]  # {name}\n", n + 1);
+        let line =
+            |(n, name): (usize, &&str)| format!("%{} = neg %{n} : f32[2]  # {name}\n", n + 1);
         let nodes: String = names.iter().enumerate().map(line).collect();
         name(&format!("graph g(%0) -> (Y = %6)\n%0 = input X : f32[2]\n{nodes}"))
     };
     let f = "V in f";
     assert_eq!(chain([f, f, f, f, f, "Y in f"]), "f_y");
     assert_eq!(chain([f, f, f, f, f, "F in f"]), "f");
-    assert_eq!(chain([f, f, f, f, f, "Scores' in MultiHeadAttention at encoder[3]"]), "f_multi_head_attention");
+    assert_eq!(
+        chain([f, f, f, f, f, "Scores' in MultiHeadAttention at encoder[3]"]),
+        "f_multi_head_attention"
+    );
     assert_eq!(
         chain(["V in Conv2D", "V in BatchNormalization", f, "V in relu", f, f]),
         "conv2d_batch_normalization_f_relu"

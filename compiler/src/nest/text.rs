@@ -19,7 +19,8 @@ impl Nest {
         }
         text.push(']');
         if !load.when.is_empty() {
-            let conditions: Vec<String> = load.when.iter().map(|w| format!("{} >= 0", self.affine(w))).collect();
+            let conditions: Vec<String> =
+                load.when.iter().map(|w| format!("{} >= 0", self.affine(w))).collect();
             text += &format!(" if {}", conditions.join(" and "));
         }
         text
@@ -84,7 +85,12 @@ impl fmt::Display for Nest {
             }
         }
         for (number, derived) in self.derived.iter().enumerate() {
-            writeln!(f, "  q{number} = floor(({}) / {})", self.affine(&derived.numerator), derived.denominator)?;
+            writeln!(
+                f,
+                "  q{number} = floor(({}) / {})",
+                self.affine(&derived.numerator),
+                derived.denominator
+            )?;
         }
         for guard in &self.guards {
             writeln!(f, "  where {} >= 0", self.affine(guard))?;

@@ -28,12 +28,19 @@ impl Nest {
 
     fn check(&self) -> Result<(), String> {
         require(self.axes.iter().all(|a| a.extent >= 1), || "an axis is empty".into())?;
-        require(self.free + self.loops <= self.axes.len(), || "more axes of a kind than there are".into())?;
+        require(self.free + self.loops <= self.axes.len(), || {
+            "more axes of a kind than there are".into()
+        })?;
         for (number, Output { ty, position, over }) in self.outputs.iter().enumerate() {
             let may = over.is_none_or(|operand| self.may_overwrite(number, operand));
             require(may, || format!("output {number} cannot be written over an operand"))?;
-            let places = if self.is_of_rows(number) { self.places() / self.row_length() } else { self.places() };
-            let fits = if self.loops == 0 { ty.elements() == places } else { ty.elements() >= places };
+            let places = if self.is_of_rows(number) {
+                self.places() / self.row_length()
+            } else {
+                self.places()
+            };
+            let fits =
+                if self.loops == 0 { ty.elements() == places } else { ty.elements() >= places };
             require(fits, || format!("{ty} does not have {places} elements"))?;
             self.mentions_below(position, self.axes.len() + self.derived.len())?;
             let reduces = position.variables().any(|v| self.depends_on_reduction(v));
@@ -41,26 +48,35 @@ impl Nest {
             // Bounds of derived variables may be wider than their values: intervals ignore
             // correlations.
             if position.variables().all(|v| v < self.axes.len()) {
-                let (low, high) =
-                    position.bounds(&self.variable_bounds()).ok_or("a position in an output overflows")?;
+                let (low, high) = position
+                    .bounds(&self.variable_bounds())
+                    .ok_or("a position in an output overflows")?;
                 let inside = low >= 0 && high < ty.elements() as i64;
                 require(inside, || format!("writes positions {low}..={high} of {ty}"))?;
             }
         }
-        require(self.epilogue.results.len() == self.outputs.len(), || "one epilogue result for each output".into())?;
+        require(self.epilogue.results.len() == self.outputs.len(), || {
+            "one epilogue result for each output".into()
+        })?;
         require(self.rows <= self.free, || "more rows than free axes".into())?;
         let has_statistics = self.epilogue.leaves().any(|leaf| matches!(leaf, Leaf::Statistic(..)));
-        require(!self.aggregates_into_rows() || has_statistics, || "columns without statistics".into())?;
+        require(!self.aggregates_into_rows() || has_statistics, || {
+            "columns without statistics".into()
+        })?;
         let mut end = self.reduction().end;
         for (number, Inner { axes, body }) in self.inner.iter().enumerate() {
             require(self.aggregation.is_some(), || "inner sums without an aggregation".into())?;
-            require(axes.start == end && axes.end >= end, || format!("the axes of inner{number} follow no others"))?;
+            require(axes.start == end && axes.end >= end, || {
+                format!("the axes of inner{number} follow no others")
+            })?;
             require(body.results.len() == 1, || format!("inner{number} has not one result"))?;
             end = axes.end;
         }
         require(self.inner.is_empty() || end == self.loops().start, || "axes of no kind".into())?;
         let dependencies = self.dependencies(&self.epilogue);
-        for (number, &result) in self.epilogue.results.iter().enumerate().filter(|(n, _)| self.is_of_rows(*n)) {
+        for (number, &result) in
+            self.epilogue.results.iter().enumerate().filter(|(n, _)| self.is_of_rows(*n))
+        {
             let varies = self.columns().any(|column| dependencies[result][column]);
             require(!varies, || format!("output {number} is of rows, its value of places"))?;
         }
@@ -70,20 +86,27 @@ impl Nest {
         }
         for (number, derived) in self.derived.iter().enumerate() {
             let known = self.axes.len() + number;
-            require(derived.denominator >= 2, || format!("q{number} divides by {}", derived.denominator))?;
+            require(derived.denominator >= 2, || {
+                format!("q{number} divides by {}", derived.denominator)
+            })?;
             self.mentions_below(&derived.numerator, known)?;
         }
         match self.aggregation {
             None => {
-                let bare = self.reduction().is_empty() && self.guards.is_empty() && self.body.insts.is_empty();
+                let bare = self.reduction().is_empty()
+                    && self.guards.is_empty()
+                    && self.body.insts.is_empty();
                 require(bare, || "reduction axes, guards or a body without an aggregation".into())?;
             }
             Some(aggregation) => {
-                let results: Vec<DType> = self.body.results.iter().map(|&r| self.body.dtype(r)).collect();
+                let results: Vec<DType> =
+                    self.body.results.iter().map(|&r| self.body.dtype(r)).collect();
                 let typed = matches!(results[..], [_] | [_, DType::Bool]);
                 require(typed, || "the body yields a value and optionally a bool".into())?;
                 let arg = matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
-                require(self.position.is_some() == arg, || "a position belongs to the arg forms".into())?;
+                require(self.position.is_some() == arg, || {
+                    "a position belongs to the arg forms".into()
+                })?;
             }
         }
         for affine in self.guards.iter().chain(&self.position) {
@@ -97,14 +120,17 @@ impl Nest {
     }
 
     fn mentions_below(&self, affine: &Affine, limit: usize) -> Result<(), String> {
-        require(affine.variables().all(|v| v < limit), || "an expression mentions an unknown variable".into())
+        require(affine.variables().all(|v| v < limit), || {
+            "an expression mentions an unknown variable".into()
+        })
     }
 
     /// Returns whether an expression depends on a variable, directly or through derived variables.
     pub fn depends_on(&self, affine: &Affine, variable: usize) -> bool {
         affine.variables().any(|v| {
             let derived = v.checked_sub(self.axes.len()).map(|number| &self.derived[number]);
-            v == variable || derived.is_some_and(|derived| self.depends_on(&derived.numerator, variable))
+            v == variable
+                || derived.is_some_and(|derived| self.depends_on(&derived.numerator, variable))
         })
     }
 
@@ -117,7 +143,10 @@ impl Nest {
     fn depends_on_axes(&self, variable: usize, axes: Range<usize>) -> bool {
         match variable.checked_sub(self.axes.len()) {
             None => axes.contains(&variable),
-            Some(number) => self.derived[number].numerator.variables().any(|v| self.depends_on_axes(v, axes.clone())),
+            Some(number) => self.derived[number]
+                .numerator
+                .variables()
+                .any(|v| self.depends_on_axes(v, axes.clone())),
         }
     }
 
@@ -125,7 +154,9 @@ impl Nest {
     fn unknown(&self, part: Part) -> [Range<usize>; 2] {
         let (inner, loops) = (self.reduction().end, self.loops().start);
         match part {
-            Part::Inner(number) => [inner..self.inner[number].axes.start, self.inner[number].axes.end..loops],
+            Part::Inner(number) => {
+                [inner..self.inner[number].axes.start, self.inner[number].axes.end..loops]
+            }
             Part::Body => [inner..loops, 0..0],
             Part::Epilogue => [self.free..loops, 0..0],
         }
@@ -135,7 +166,9 @@ impl Nest {
         let epilogue = part == Part::Epilogue;
         for (value, (inst, dtype)) in program.insts.iter().enumerate() {
             let place = || format!("v{value} of the {part}");
-            require(inst.operands().iter().all(|&o| o < value), || format!("{} reads a later value", place()))?;
+            require(inst.operands().iter().all(|&o| o < value), || {
+                format!("{} reads a later value", place())
+            })?;
             let type_of = |v: usize| program.insts[v].1;
             let typed = match inst {
                 Inst::Const(s) => s.dtype == *dtype,
@@ -144,10 +177,14 @@ impl Nest {
                     let result = if op.is_comparison() { DType::Bool } else { type_of(*a) };
                     type_of(*a) == type_of(*b) && result == *dtype
                 }
-                Inst::Select(c, a, b) => type_of(*c) == DType::Bool && type_of(*a) == *dtype && type_of(*b) == *dtype,
+                Inst::Select(c, a, b) => {
+                    type_of(*c) == DType::Bool && type_of(*a) == *dtype && type_of(*b) == *dtype
+                }
                 Inst::Cast(_) => true,
                 Inst::Leaf(Leaf::Index(_)) => *dtype == DType::I32,
-                Inst::Leaf(Leaf::Written) => epilogue && *dtype == DType::Bool && self.aggregation.is_some(),
+                Inst::Leaf(Leaf::Written) => {
+                    epilogue && *dtype == DType::Bool && self.aggregation.is_some()
+                }
                 Inst::Leaf(Leaf::Statistic(aggregation, a)) => {
                     let may = match part {
                         Part::Inner(_) => false,
@@ -157,7 +194,10 @@ impl Nest {
                     may && aggregation.operation().is_some() && *a < value && type_of(*a) == *dtype
                 }
                 Inst::Leaf(Leaf::Inner(number)) => {
-                    let sum = self.inner.get(*number).map(|inner| inner.body.dtype(inner.body.results[0]));
+                    let sum = self
+                        .inner
+                        .get(*number)
+                        .map(|inner| inner.body.dtype(inner.body.results[0]));
                     part == Part::Body && sum == Some(*dtype)
                 }
                 Inst::Leaf(Leaf::OfBody(value)) => {
@@ -167,7 +207,9 @@ impl Nest {
                     };
                     epilogue && statistic.is_some_and(is_statistic)
                 }
-                Inst::Leaf(Leaf::Accumulator) => epilogue && self.accumulated_type() == Some(*dtype),
+                Inst::Leaf(Leaf::Accumulator) => {
+                    epilogue && self.accumulated_type() == Some(*dtype)
+                }
                 Inst::Leaf(Leaf::Load(load)) => {
                     self.check_load(load, part).map_err(|e| format!("{}: {e}", place()))?;
                     self.operands[load.operand].dtype == *dtype
@@ -175,7 +217,9 @@ impl Nest {
             };
             require(typed, || format!("{} is ill-typed", place()))?;
             if let Inst::Leaf(Leaf::Index(affine)) = inst {
-                require(self.knows(affine, part), || format!("{} mentions a reduction axis", place()))?;
+                require(self.knows(affine, part), || {
+                    format!("{} mentions a reduction axis", place())
+                })?;
             }
         }
         Ok(())
@@ -188,7 +232,8 @@ impl Nest {
 
     /// Returns whether an expression mentions only axes in scope for a part of the nest.
     fn knows(&self, affine: &Affine, part: Part) -> bool {
-        let unknown = |v: usize| self.unknown(part).into_iter().any(|axes| self.depends_on_axes(v, axes));
+        let unknown =
+            |v: usize| self.unknown(part).into_iter().any(|axes| self.depends_on_axes(v, axes));
         !affine.variables().any(unknown)
     }
 
@@ -201,7 +246,8 @@ impl Nest {
         }
         // A guard may bound a guarded address in ways that interval arithmetic cannot show.
         if load.when.is_empty() && (epilogue || self.guards.is_empty()) && self.derived.is_empty() {
-            let (low, high) = load.offset.bounds(&self.variable_bounds()).ok_or("its address overflows")?;
+            let (low, high) =
+                load.offset.bounds(&self.variable_bounds()).ok_or("its address overflows")?;
             let dynamic: i64 = if load.dynamic.is_empty() { 0 } else { operand.elements() as i64 };
             require(low >= 0 && (high < operand.elements() as i64 || dynamic > 0), || {
                 format!("positions {low}..={high} of {operand}")

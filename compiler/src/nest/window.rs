@@ -24,7 +24,12 @@ pub struct Window {
 impl Window {
     /// Returns a window of the whole tensor.
     pub fn whole(tensor: &TensorType) -> Window {
-        Window { strides: tensor.strides(), shape: tensor.shape.clone(), tensor: tensor.clone(), steps: Vec::new() }
+        Window {
+            strides: tensor.strides(),
+            shape: tensor.shape.clone(),
+            tensor: tensor.clone(),
+            steps: Vec::new(),
+        }
     }
 
     /// Returns the slice of the window along `axis` that is selected by the step of the innermost
@@ -44,7 +49,11 @@ impl Window {
     /// Returns whether the elements are contiguous in row-major order.
     fn is_dense(&self) -> bool {
         let dense = TensorType::new(self.tensor.dtype, self.shape.as_slice()).strides();
-        self.shape.iter().zip(&self.strides).zip(dense).all(|((&size, &stride), dense)| size == 1 || stride == dense)
+        self.shape
+            .iter()
+            .zip(&self.strides)
+            .zip(dense)
+            .all(|((&size, &stride), dense)| size == 1 || stride == dense)
     }
 
     /// Returns the window with another shape and the same row-major order, or `None` if it is not
@@ -65,7 +74,9 @@ impl Window {
     pub fn position(&self, index: &[Affine], first_step: usize) -> Option<Affine> {
         let mut position = Affine::constant(0);
         let steps = (first_step..).map(Affine::var);
-        for (coordinate, &stride) in index.iter().cloned().chain(steps).zip(self.strides.iter().chain(&self.steps)) {
+        for (coordinate, &stride) in
+            index.iter().cloned().chain(steps).zip(self.strides.iter().chain(&self.steps))
+        {
             position = position.add(&coordinate.scale(i64::try_from(stride).ok()?)?)?;
         }
         Some(position)

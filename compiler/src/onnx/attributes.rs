@@ -20,7 +20,9 @@ impl Importer<'_> {
             1 => Passed::Float(f64_of(attribute.float)),
             2 => Passed::Int(attribute.int),
             3 => text_of(&attribute.text),
-            6 => Passed::List(attribute.floats.iter().map(|&value| Passed::Float(f64_of(value))).collect()),
+            6 => Passed::List(
+                attribute.floats.iter().map(|&value| Passed::Float(f64_of(value))).collect(),
+            ),
             7 => Passed::List(attribute.ints.iter().map(|&value| Passed::Int(value)).collect()),
             8 => Passed::List(attribute.texts.iter().map(|bytes| text_of(bytes)).collect()),
             4 => match &attribute.tensor {
@@ -65,7 +67,9 @@ pub(super) fn literal(tensor: &Tensor) -> Passed {
             }),
             Some((&size, rest)) => {
                 let part = scalars.len().checked_div(size).unwrap_or(0);
-                Passed::List((0..size).map(|n| nested(rest, &scalars[n * part..][..part])).collect())
+                Passed::List(
+                    (0..size).map(|n| nested(rest, &scalars[n * part..][..part])).collect(),
+                )
             }
         }
     }
@@ -78,10 +82,17 @@ const IGNORED: [&str; 2] = ["consumed_inputs", "output_sequence"];
 
 /// Returns the attributes of a node, without ignored ones. References to the enclosing function's
 /// attributes are replaced by their values.
-pub(super) fn resolved<'a>(node: &'a proto::Node, outer: &'a Attributes) -> Vec<(String, &'a Attribute)> {
+pub(super) fn resolved<'a>(
+    node: &'a proto::Node,
+    outer: &'a Attributes,
+) -> Vec<(String, &'a Attribute)> {
     let of = |attribute: &'a Attribute| match attribute.reference.as_str() {
         "" => Some((attribute.name.clone(), attribute)),
         name => outer.get(name).map(|given| (attribute.name.clone(), given)),
     };
-    node.attributes.iter().filter(|attribute| !IGNORED.contains(&attribute.name.as_str())).filter_map(of).collect()
+    node.attributes
+        .iter()
+        .filter(|attribute| !IGNORED.contains(&attribute.name.as_str()))
+        .filter_map(of)
+        .collect()
 }

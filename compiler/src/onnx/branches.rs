@@ -10,7 +10,11 @@ use crate::lower::Passed;
 
 impl<'p> Importer<'p> {
     /// Imports one branch, or both if the condition is unknown.
-    pub(super) fn branch(&mut self, site: &Site<'_, 'p>, condition: Passed) -> Result<Vec<Passed>, OnnxError> {
+    pub(super) fn branch(
+        &mut self,
+        site: &Site<'_, 'p>,
+        condition: Passed,
+    ) -> Result<Vec<Passed>, OnnxError> {
         let node = self.calls.tensor(&condition).map_err(|error| site.fails(sentence(&error)))?;
         if self.known(node).is_none() {
             // If that fails and the condition can be evaluated, a single branch may succeed.
@@ -25,7 +29,11 @@ impl<'p> Importer<'p> {
         self.within(site, graph, Vec::new())
     }
 
-    fn both_branches(&mut self, site: &Site<'_, 'p>, condition: &Passed) -> Result<Vec<Passed>, OnnxError> {
+    fn both_branches(
+        &mut self,
+        site: &Site<'_, 'p>,
+        condition: &Passed,
+    ) -> Result<Vec<Passed>, OnnxError> {
         let then = self.within(site, site.graph("then_branch")?, Vec::new())?;
         let otherwise = self.within(site, site.graph("else_branch")?, Vec::new())?;
         let mut chosen = Vec::new();
@@ -35,11 +43,15 @@ impl<'p> Importer<'p> {
                 _ => None,
             });
             if types[0] != types[1] || types[0].is_none() {
-                let what =
-                    "its condition is not known when the model is compiled, and its branches give different types";
+                let what = "its condition is not known when the model is compiled, and its branches give different types";
                 return Err(site.fails(what));
             }
-            chosen.push(self.library(site, "OnnxWhere", vec![], vec![condition.clone(), then, otherwise])?);
+            chosen.push(self.library(
+                site,
+                "OnnxWhere",
+                vec![],
+                vec![condition.clone(), then, otherwise],
+            )?);
         }
         Ok(chosen)
     }
@@ -55,7 +67,11 @@ impl<'p> Importer<'p> {
         self.body(graph, inputs, site.opsets, &format!("{}.", title(site.node)), site.outer)
     }
 
-    pub(super) fn turns(&mut self, site: &Site<'_, 'p>, inputs: &[Passed]) -> Result<Vec<Passed>, OnnxError> {
+    pub(super) fn turns(
+        &mut self,
+        site: &Site<'_, 'p>,
+        inputs: &[Passed],
+    ) -> Result<Vec<Passed>, OnnxError> {
         let body = site.graph("body")?;
         let most = match inputs.first() {
             None | Some(Passed::Nothing) => i64::MAX,
@@ -66,7 +82,8 @@ impl<'p> Importer<'p> {
             Some(value) => value.clone(),
         };
         let mut carried: Vec<Passed> = inputs.iter().skip(2).cloned().collect();
-        let mut stacked: Vec<Vec<Passed>> = vec![Vec::new(); body.outputs.len().saturating_sub(1 + carried.len())];
+        let mut stacked: Vec<Vec<Passed>> =
+            vec![Vec::new(); body.outputs.len().saturating_sub(1 + carried.len())];
         for turn in 0.. {
             if turn >= most || self.number(site, &goes_on, "whether it goes on")? == 0 {
                 break;
@@ -87,14 +104,20 @@ impl<'p> Importer<'p> {
         Ok(carried)
     }
 
-    pub(super) fn scan(&mut self, site: &Site<'_, 'p>, mut inputs: Vec<Passed>) -> Result<Vec<Passed>, OnnxError> {
+    pub(super) fn scan(
+        &mut self,
+        site: &Site<'_, 'p>,
+        mut inputs: Vec<Passed>,
+    ) -> Result<Vec<Passed>, OnnxError> {
         let body = site.graph("body")?;
         if site.opsets.get("").is_some_and(|&version| version < 9) {
             return Err(site.fails("Scan is supported from version 9 on"));
         }
         let sequences = site.int("num_scan_inputs", 0);
-        let carries = usize::try_from(sequences).ok().and_then(|count| inputs.len().checked_sub(count));
-        let carries = carries.ok_or_else(|| site.fails(format!("it has {} inputs", inputs.len())))?;
+        let carries =
+            usize::try_from(sequences).ok().and_then(|count| inputs.len().checked_sub(count));
+        let carries =
+            carries.ok_or_else(|| site.fails(format!("it has {} inputs", inputs.len())))?;
         let sequences = inputs.split_off(carries);
         let at = |list: &[i64], number: usize| list.get(number).copied().unwrap_or(0);
         let mut length = None;
@@ -106,13 +129,26 @@ impl<'p> Importer<'p> {
         }
         let length = length.ok_or_else(|| site.fails("it has no sequence"))? as i64;
         let mut carried = inputs;
-        let mut stacked: Vec<Vec<Passed>> = vec![Vec::new(); body.outputs.len().saturating_sub(carried.len())];
+        let mut stacked: Vec<Vec<Passed>> =
+            vec![Vec::new(); body.outputs.len().saturating_sub(carried.len())];
         for turn in 0..length {
             let mut given = carried.clone();
             for (number, sequence) in sequences.iter().enumerate() {
-                let place = if at(site.ints("scan_input_directions"), number) == 0 { turn } else { length - 1 - turn };
-                let axis = vec![("axis".to_owned(), Passed::Int(at(site.ints("scan_input_axes"), number)))];
-                given.push(self.library(site, "OnnxGather", axis, vec![sequence.clone(), Passed::Int(place)])?);
+                let place = if at(site.ints("scan_input_directions"), number) == 0 {
+                    turn
+                } else {
+                    length - 1 - turn
+                };
+                let axis = vec![(
+                    "axis".to_owned(),
+                    Passed::Int(at(site.ints("scan_input_axes"), number)),
+                )];
+                given.push(self.library(
+                    site,
+                    "OnnxGather",
+                    axis,
+                    vec![sequence.clone(), Passed::Int(place)],
+                )?);
             }
             let mut outputs = self.within(site, body, given)?.into_iter();
             carried.iter_mut().zip(&mut outputs).for_each(|(value, next)| *value = next);
@@ -130,9 +166,16 @@ impl<'p> Importer<'p> {
     }
 
     /// Concatenates the results of a loop's iterations along their new axis.
-    pub(super) fn stacked(&mut self, site: &Site, turns: Vec<Passed>, axis: i64) -> Result<Passed, OnnxError> {
+    pub(super) fn stacked(
+        &mut self,
+        site: &Site,
+        turns: Vec<Passed>,
+        axis: i64,
+    ) -> Result<Passed, OnnxError> {
         if turns.is_empty() {
-            return Err(site.fails("it never turns, so that the shape of what it stacks is not known"));
+            return Err(
+                site.fails("it never turns, so that the shape of what it stacks is not known")
+            );
         }
         self.joined(site, turns, axis)
     }

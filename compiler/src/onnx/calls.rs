@@ -52,7 +52,8 @@ impl<'a> Call<'a> {
             _ => return None,
         };
         let inner = window.len();
-        let (strides, dilations) = (self.sizes("strides", inner, 1)?, self.sizes("dilations", inner, 1)?);
+        let (strides, dilations) =
+            (self.sizes("strides", inner, 1)?, self.sizes("dilations", inner, 1)?);
         let pads = self.sizes("pads", 2 * inner, 0)?;
         let is_positive = strides.iter().chain(&dilations).chain(window).all(|&size| size > 0);
         let axis = |axis: usize| {

@@ -84,7 +84,10 @@ impl Control {
     ];
 
     pub(super) fn of(domain: &str, op: &str) -> Option<Control> {
-        Control::ALL.iter().find(|(known, name, _)| (*known, *name) == (domain, op)).map(|(.., control)| *control)
+        Control::ALL
+            .iter()
+            .find(|(known, name, _)| (*known, *name) == (domain, op))
+            .map(|(.., control)| *control)
     }
 }
 
@@ -108,7 +111,10 @@ impl<'a, 'p> Site<'a, 'p> {
 
     /// Returns the input with this number.
     pub fn input(&self, inputs: &[Passed], number: usize) -> Result<Passed, OnnxError> {
-        inputs.get(number).cloned().ok_or_else(|| self.fails(format!("it has no input number {number}")))
+        inputs
+            .get(number)
+            .cloned()
+            .ok_or_else(|| self.fails(format!("it has no input number {number}")))
     }
 
     /// Returns the items of the input with this number, a sequence.
@@ -138,7 +144,9 @@ impl<'a, 'p> Site<'a, 'p> {
     /// Returns an inner graph, which is never an attribute of the enclosing function.
     pub(super) fn graph(&self, name: &str) -> Result<&'p proto::Graph, OnnxError> {
         let found = self.node.attributes.iter().find(|attribute| attribute.name == name);
-        found.and_then(|attribute| attribute.graph.as_ref()).ok_or_else(|| self.fails(format!("it has no `{name}`")))
+        found
+            .and_then(|attribute| attribute.graph.as_ref())
+            .ok_or_else(|| self.fails(format!("it has no `{name}`")))
     }
 }
 
@@ -174,7 +182,12 @@ impl<'p> Importer<'p> {
     }
 
     /// Imports an operator whose results have a value-dependent shape.
-    fn on_host(&mut self, control: Control, site: &Site, inputs: &[Passed]) -> Result<Vec<Passed>, OnnxError> {
+    fn on_host(
+        &mut self,
+        control: Control,
+        site: &Site,
+        inputs: &[Passed],
+    ) -> Result<Vec<Passed>, OnnxError> {
         let axis = site.attribute("axis").map(|attribute| attribute.int);
         match control {
             Control::NonMaxSuppression => {
@@ -182,11 +195,18 @@ impl<'p> Importer<'p> {
                 let mut limits = [None, None, None];
                 for (limit, value) in limits.iter_mut().zip(inputs.iter().skip(2)) {
                     if *value != Passed::Nothing {
-                        let tensor = self.value(value).map_err(|what| site.fails(format!("its input, {what}")))?;
+                        let tensor = self
+                            .value(value)
+                            .map_err(|what| site.fails(format!("its input, {what}")))?;
                         *limit = tensor.scalars().next();
                     }
                 }
-                let results = host::non_max_suppression(&boxes, &scores, limits, site.int("center_point_box", 0) != 0);
+                let results = host::non_max_suppression(
+                    &boxes,
+                    &scores,
+                    limits,
+                    site.int("center_point_box", 0) != 0,
+                );
                 self.host_results(site, results)
             }
             Control::Unique => {
@@ -201,8 +221,14 @@ impl<'p> Importer<'p> {
                     None => usize::MAX,
                 };
                 let places = self.host_results(site, host::taken(&condition, size))?;
-                let axis = axis.map(|axis| ("axis".to_owned(), Passed::Int(axis))).into_iter().collect();
-                Ok(vec![self.library(site, "OnnxCompress", axis, [vec![input], places].concat())?])
+                let axis =
+                    axis.map(|axis| ("axis".to_owned(), Passed::Int(axis))).into_iter().collect();
+                Ok(vec![self.library(
+                    site,
+                    "OnnxCompress",
+                    axis,
+                    [vec![input], places].concat(),
+                )?])
             }
             _ => {
                 let [tensor] = self.host_inputs(site, [0], inputs)?;
@@ -212,7 +238,8 @@ impl<'p> Importer<'p> {
     }
 
     fn constant(&mut self, site: &Site<'_, 'p>) -> Result<Passed, String> {
-        let Some((name, attribute)) = site.attributes.first().map(|(name, attribute)| (name.as_str(), *attribute))
+        let Some((name, attribute)) =
+            site.attributes.first().map(|(name, attribute)| (name.as_str(), *attribute))
         else {
             return Err("it has no value".into());
         };
@@ -247,8 +274,10 @@ impl<'p> Importer<'p> {
         let of = site.attribute("y").map(|attribute| text(&attribute.text));
         let with = site.attribute("xs").map_or(&[][..], |attribute| &attribute.texts);
         let names = of.into_iter().chain(with.iter().map(|bytes| text(bytes)));
-        let values =
-            names.map(|name| self.lookup(&name).ok_or_else(|| site.fails(format!("nothing before it gives `{name}`"))));
+        let values = names.map(|name| {
+            self.lookup(&name)
+                .ok_or_else(|| site.fails(format!("nothing before it gives `{name}`")))
+        });
         let values: Vec<Passed> = values.collect::<Result<_, _>>()?;
         match self.library(site, "OnnxTrainingGradient", vec![], vec![Passed::List(values)])? {
             Passed::List(gradients) => Ok(gradients),
@@ -266,37 +295,73 @@ impl<'p> Importer<'p> {
         let mut tensors = Vec::new();
         for number in numbers {
             let input = inputs.get(number).filter(|input| **input != Passed::Nothing);
-            let input = input.ok_or_else(|| site.fails(format!("it has no input number {number}")))?;
-            tensors.push(self.value(input).map_err(|what| site.fails(format!("its input, {what}")))?);
+            let input =
+                input.ok_or_else(|| site.fails(format!("it has no input number {number}")))?;
+            tensors
+                .push(self.value(input).map_err(|what| site.fails(format!("its input, {what}")))?);
         }
         tensors.try_into().map_err(|_| site.fails("it has too few inputs"))
     }
 
-    fn host_results(&mut self, site: &Site, results: Result<Vec<Tensor>, String>) -> Result<Vec<Passed>, OnnxError> {
+    fn host_results(
+        &mut self,
+        site: &Site,
+        results: Result<Vec<Tensor>, String>,
+    ) -> Result<Vec<Passed>, OnnxError> {
         let results = results.map_err(|what| site.fails(what))?;
-        results.into_iter().map(|tensor| self.result(tensor).map_err(|what| site.fails(what))).collect()
+        results
+            .into_iter()
+            .map(|tensor| self.result(tensor).map_err(|what| site.fails(what)))
+            .collect()
     }
 
     /// Returns a number that is known during the import.
-    pub(super) fn number(&mut self, site: &Site, value: &Passed, what: &str) -> Result<i64, OnnxError> {
+    pub(super) fn number(
+        &mut self,
+        site: &Site,
+        value: &Passed,
+        what: &str,
+    ) -> Result<i64, OnnxError> {
         let tensor = self.value(value).map_err(|why| site.fails(format!("{what}, {why}")))?;
         Ok(tensor.scalars().next().map_or(0, Scalar::to_i64))
     }
 
-    pub(super) fn unsqueezed(&mut self, site: &Site, value: Passed, axis: i64) -> Result<Passed, OnnxError> {
-        self.library(site, "OnnxUnsqueeze_13", vec![], vec![value, Passed::List(vec![Passed::Int(axis)])])
+    pub(super) fn unsqueezed(
+        &mut self,
+        site: &Site,
+        value: Passed,
+        axis: i64,
+    ) -> Result<Passed, OnnxError> {
+        self.library(
+            site,
+            "OnnxUnsqueeze_13",
+            vec![],
+            vec![value, Passed::List(vec![Passed::Int(axis)])],
+        )
     }
 
     /// Returns the size of a tensor along an axis. A negative axis counts from the end.
-    pub(super) fn along(&mut self, site: &Site, value: &Passed, axis: i64) -> Result<usize, OnnxError> {
+    pub(super) fn along(
+        &mut self,
+        site: &Site,
+        value: &Passed,
+        axis: i64,
+    ) -> Result<usize, OnnxError> {
         let node = self.calls.tensor(value).map_err(|error| site.fails(sentence(&error)))?;
         let shape = self.calls.graph().shape(node);
         let place = if axis < 0 { axis + shape.len() as i64 } else { axis };
         let size = usize::try_from(place).ok().and_then(|place| shape.get(place)).copied();
-        size.ok_or_else(|| site.fails(format!("its input of rank {} has no axis {axis}", shape.len())))
+        size.ok_or_else(|| {
+            site.fails(format!("its input of rank {} has no axis {axis}", shape.len()))
+        })
     }
 
-    pub(super) fn joined(&mut self, site: &Site, parts: Vec<Passed>, axis: i64) -> Result<Passed, OnnxError> {
+    pub(super) fn joined(
+        &mut self,
+        site: &Site,
+        parts: Vec<Passed>,
+        axis: i64,
+    ) -> Result<Passed, OnnxError> {
         let axis = vec![("axis".to_owned(), Passed::Int(axis))];
         let parts = self.tensors(&parts).map_err(|what| site.fails(what))?;
         self.library(site, "OnnxConcat", axis, vec![parts])

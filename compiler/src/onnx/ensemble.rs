@@ -27,11 +27,14 @@ impl<'p> Importer<'p> {
     ) -> Result<Vec<Passed>, OnnxError> {
         let given = Attributes { given: &site.attributes, loader: self.loader };
         let labels = site.ints("classlabels_int64s").to_vec();
-        let names = site.attribute("classlabels_strings").map_or(0, |attribute| attribute.texts.len());
+        let names =
+            site.attribute("classlabels_strings").map_or(0, |attribute| attribute.texts.len());
         // The index of a class represents its name.
         let labels = if names > 0 { (0..names as i64).collect() } else { labels };
-        let targets =
-            || usize::try_from(given.int("n_targets", 1)).map_err(|_| "it has less than no targets".to_owned());
+        let targets = || {
+            usize::try_from(given.int("n_targets", 1))
+                .map_err(|_| "it has less than no targets".to_owned())
+        };
         let trees = match kind {
             Ensemble::Places => targets().and_then(|targets| by_places(&given, targets)),
             Ensemble::Regressor => targets().and_then(|targets| by_ids(&given, "target", targets)),
@@ -42,10 +45,12 @@ impl<'p> Importer<'p> {
         let ty = self.calls.graph().node(node).ty.clone();
         if ty.shape.last().is_none_or(|&features| trees.largest_feature >= features) {
             let largest = trees.largest_feature;
-            return Err(site.fails(format!("its trees look at the feature {largest}, and its input is {ty}")));
+            return Err(site
+                .fails(format!("its trees look at the feature {largest}, and its input is {ty}")));
         }
         let [leaves, scores] = self.tree_scores(site, &trees, input)?;
-        let bases = Passed::List(trees.base_values.iter().map(|&value| Passed::Float(value)).collect());
+        let bases =
+            Passed::List(trees.base_values.iter().map(|&value| Passed::Float(value)).collect());
         let mut parameters = vec![
             ("base_values".to_owned(), bases),
             ("post_transform".to_owned(), Passed::Text(trees.transform.clone())),
@@ -53,7 +58,12 @@ impl<'p> Importer<'p> {
         if kind != Ensemble::Classifier {
             let dtype = if kind == Ensemble::Places { trees.scores.dtype() } else { DType::F32 };
             parameters.push(("type".to_owned(), Passed::Int(tensor::number(dtype))));
-            return Ok(vec![self.library(site, "onnx_tree_regression", parameters, vec![scores])?]);
+            return Ok(vec![self.library(
+                site,
+                "onnx_tree_regression",
+                parameters,
+                vec![scores],
+            )?]);
         }
         let counts = match &trees.has {
             Some(has) => {
@@ -69,7 +79,10 @@ impl<'p> Importer<'p> {
             }
         };
         let is_binary = labels.len() == 2 && trees.targets_with_scores == 1;
-        parameters.push(("labels".to_owned(), Passed::List(labels.into_iter().map(Passed::Int).collect())));
+        parameters.push((
+            "labels".to_owned(),
+            Passed::List(labels.into_iter().map(Passed::Int).collect()),
+        ));
         parameters.push(("is_binary".to_owned(), Passed::Bool(is_binary)));
         parameters.push(("is_positive".to_owned(), Passed::Bool(trees.is_positive)));
         match self.library(site, "onnx_tree_classes", parameters, vec![scores, counts])? {
@@ -79,7 +92,12 @@ impl<'p> Importer<'p> {
     }
 
     /// Computes the leaves that each row of the input reaches, and the sums of their scores.
-    fn tree_scores(&mut self, site: &Site<'_, 'p>, trees: &Trees, input: Passed) -> Result<[Passed; 2], OnnxError> {
+    fn tree_scores(
+        &mut self,
+        site: &Site<'_, 'p>,
+        trees: &Trees,
+        input: Passed,
+    ) -> Result<[Passed; 2], OnnxError> {
         let mut inputs = vec![input];
         let tables = [
             ("roots", Some(&trees.roots)),
@@ -101,12 +119,18 @@ impl<'p> Importer<'p> {
         let leaves = self.library(site, "onnx_tree_leaves", vec![depth, mode], inputs)?;
         let scores = self.table(site, "scores", &trees.scores)?;
         let aggregate = vec![("aggregate".to_owned(), Passed::Text(trees.aggregate.to_owned()))];
-        let scores = self.library(site, "onnx_tree_scores", aggregate, vec![leaves.clone(), scores])?;
+        let scores =
+            self.library(site, "onnx_tree_scores", aggregate, vec![leaves.clone(), scores])?;
         Ok([leaves, scores])
     }
 
     /// Stores a table as a tensor of the graph.
-    fn table(&mut self, site: &Site<'_, 'p>, name: &str, value: &Tensor) -> Result<Passed, OnnxError> {
+    fn table(
+        &mut self,
+        site: &Site<'_, 'p>,
+        name: &str,
+        value: &Tensor,
+    ) -> Result<Passed, OnnxError> {
         let path = format!("{}.{name}", title(site.node));
         self.stored(&tensor::stored(value), &path, false).map_err(|what| site.fails(what))
     }

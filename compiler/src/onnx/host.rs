@@ -8,7 +8,10 @@ use std::cmp::Ordering;
 use crate::dtype::{DType, Scalar};
 use crate::tensor::{Tensor, TensorType};
 
-fn integers(shape: impl Into<Vec<usize>>, values: impl IntoIterator<Item = usize>) -> Result<Tensor, String> {
+fn integers(
+    shape: impl Into<Vec<usize>>,
+    values: impl IntoIterator<Item = usize>,
+) -> Result<Tensor, String> {
     let scalars = values.into_iter().map(|value| Scalar::from_i64(DType::I64, value as i64));
     Tensor::from_scalars(TensorType::new(DType::I64, shape), scalars)
         .ok_or_else(|| "its result is larger than any memory".to_owned())
@@ -16,9 +19,11 @@ fn integers(shape: impl Into<Vec<usize>>, values: impl IntoIterator<Item = usize
 
 /// Returns the positions of non-zero elements, with a row for each axis.
 pub fn non_zero(tensor: &Tensor) -> Result<Vec<Tensor>, String> {
-    let places: Vec<usize> = (0..tensor.ty().elements()).filter(|&place| tensor.get(place).is_true()).collect();
+    let places: Vec<usize> =
+        (0..tensor.ty().elements()).filter(|&place| tensor.get(place).is_true()).collect();
     let rows = tensor.shape().iter().zip(tensor.ty().strides());
-    let rows = rows.flat_map(|(&size, stride)| places.iter().map(move |place| place / stride % size));
+    let rows =
+        rows.flat_map(|(&size, stride)| places.iter().map(move |place| place / stride % size));
     Ok(vec![integers([tensor.shape().len(), places.len()], rows)?])
 }
 
@@ -40,14 +45,21 @@ pub fn unique(tensor: &Tensor, axis: Option<i64>, sorted: bool) -> Result<Vec<Te
         Some(_) => tensor.shape().to_vec(),
         None => vec![tensor.ty().elements()],
     };
-    let axis =
-        axis.map_or(Some(0), |axis| usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok());
+    let axis = axis.map_or(Some(0), |axis| {
+        usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()
+    });
     let axis = axis.filter(|&axis| axis < shape.len());
     let axis = axis.ok_or_else(|| format!("its input {} has no such axis", tensor.ty()))?;
-    let (outer, count, inner) =
-        (shape[..axis].iter().product::<usize>(), shape[axis], shape[axis + 1..].iter().product::<usize>());
-    let place = |part: usize, number: usize| (number / inner * count + part) * inner + number % inner;
-    let key = |part: usize| -> Vec<i128> { (0..outer * inner).map(|n| order(tensor.get(place(part, n)))).collect() };
+    let (outer, count, inner) = (
+        shape[..axis].iter().product::<usize>(),
+        shape[axis],
+        shape[axis + 1..].iter().product::<usize>(),
+    );
+    let place =
+        |part: usize, number: usize| (number / inner * count + part) * inner + number % inner;
+    let key = |part: usize| -> Vec<i128> {
+        (0..outer * inner).map(|n| order(tensor.get(place(part, n)))).collect()
+    };
     let keys: Vec<Vec<i128>> = (0..count).map(key).collect();
 
     // Groups equal slices, each group with its first one first.
@@ -65,7 +77,9 @@ pub fn unique(tensor: &Tensor, axis: Option<i64>, sorted: bool) -> Result<Vec<Te
     let (groups_inner, mut scalars) = (groups.len() * inner, Vec::new());
     for number in 0..outer * groups_inner {
         let (before, within) = (number / groups_inner.max(1), number % groups_inner.max(1));
-        scalars.push(tensor.get((before * count + groups[within / inner][0]) * inner + within % inner));
+        scalars.push(
+            tensor.get((before * count + groups[within / inner][0]) * inner + within % inner),
+        );
     }
     let values = Tensor::from_scalars(TensorType::new(tensor.dtype(), shape), scalars);
     Ok(vec![
@@ -79,7 +93,11 @@ pub fn unique(tensor: &Tensor, axis: Option<i64>, sorted: bool) -> Result<Vec<Te
 /// Maps a scalar to an order-preserving integer. All NaNs are equal, and the greatest.
 fn order(scalar: Scalar) -> i128 {
     if !scalar.dtype.is_float() {
-        return if scalar.dtype == DType::U64 { scalar.bits().into() } else { scalar.to_i64().into() };
+        return if scalar.dtype == DType::U64 {
+            scalar.bits().into()
+        } else {
+            scalar.to_i64().into()
+        };
     }
     let value = scalar.to_f64();
     let bits = i128::from(value.abs().to_bits());
@@ -133,8 +151,14 @@ pub fn non_max_suppression(
     limits: [Option<Scalar>; 3],
     is_centered: bool,
 ) -> Result<Vec<Tensor>, String> {
-    let (&[batches, count, 4], &[score_batches, classes, score_count]) = (boxes.shape(), scores.shape()) else {
-        return Err(format!("expected boxes [n, b, 4] and scores [n, c, b], found {} and {}", boxes.ty(), scores.ty()));
+    let (&[batches, count, 4], &[score_batches, classes, score_count]) =
+        (boxes.shape(), scores.shape())
+    else {
+        return Err(format!(
+            "expected boxes [n, b, 4] and scores [n, c, b], found {} and {}",
+            boxes.ty(),
+            scores.ty()
+        ));
     };
     if (batches, count) != (score_batches, score_count) {
         return Err(format!("its boxes are {}, and its scores {}", boxes.ty(), scores.ty()));
@@ -152,7 +176,8 @@ pub fn non_max_suppression(
         let corners = |b: usize| [0, 1, 2, 3].map(|n| number(boxes, (batch * count + b) * 4 + n));
         let areas: Vec<Area> = (0..count).map(|b| Area::new(corners(b), is_centered)).collect();
         for class in 0..classes {
-            let scored = (0..count).map(|b| (b, number(scores, (batch * classes + class) * count + b)));
+            let scored =
+                (0..count).map(|b| (b, number(scores, (batch * classes + class) * count + b)));
             let mut open: Vec<(usize, f32)> =
                 scored.filter(|(_, score)| least.is_none_or(|least| *score > least)).collect();
             // Zeros of either sign are equal.

@@ -49,7 +49,9 @@ pub fn import(
     for function in model.functions.values() {
         functions(model, &function.nodes, &versions(&function.opsets), &mut names);
     }
-    let program = tile_lang::check("").program.unwrap_or_else(|| unreachable!("an empty program is in order"));
+    let program = tile_lang::check("")
+        .program
+        .unwrap_or_else(|| unreachable!("an empty program is in order"));
     let program = program.with(&names);
     let budget = Budget::new(given.limits);
     let name = if model.name().is_empty() { "model" } else { model.name() };
@@ -84,19 +86,35 @@ pub fn import(
         let value = importer
             .lookup(&output.name)
             .ok_or_else(|| OnnxError::new(format!("nothing gives the output `{}`", output.name)))?;
-        let node = importer
-            .calls
-            .tensor(&value)
-            .map_err(|error| OnnxError::new(format!("the output `{}`: {}", output.name, sentence(&error))))?;
+        let node = importer.calls.tensor(&value).map_err(|error| {
+            OnnxError::new(format!("the output `{}`: {}", output.name, sentence(&error)))
+        })?;
         outputs.push((output.name.clone(), node));
     }
-    let Importer { calls: Recorder { calls, steps, values }, weights, layers, computed, by_values, parts, .. } =
-        importer;
+    let Importer {
+        calls: Recorder { calls, steps, values },
+        weights,
+        layers,
+        computed,
+        by_values,
+        parts,
+        ..
+    } = importer;
     let mut network = calls.finish(outputs.clone(), layers);
     if !computed.is_empty() {
         network.graph = part(&network.graph, outputs.clone());
     }
-    Ok(Imported { network, name: name.to_owned(), steps, values, outputs, weights, computed, by_values, parts })
+    Ok(Imported {
+        network,
+        name: name.to_owned(),
+        steps,
+        values,
+        outputs,
+        weights,
+        computed,
+        by_values,
+        parts,
+    })
 }
 
 /// Adds the library's functions that the nodes use.
@@ -154,7 +172,8 @@ impl<'p> Importer<'p> {
             let is_given = self.scopes.last().is_some_and(|scope| scope.contains_key(&tensor.name));
             if !is_given {
                 let value = self.stored_once(tensor, &format!("{prefix}{}", tensor.name), true);
-                let value = value.map_err(|what| format!("the initializer `{}`: {what}", tensor.name))?;
+                let value =
+                    value.map_err(|what| format!("the initializer `{}`: {what}", tensor.name))?;
                 self.define(&tensor.name, value)?;
             }
         }
@@ -179,7 +198,12 @@ impl<'p> Importer<'p> {
 
     /// Stores a tensor of the file: a small one as a constant in the graph, any other as a weight
     /// with this path. If it may have been trained, only a single number counts as small.
-    pub fn stored(&mut self, tensor: &proto::Tensor, path: &str, may_be_trained: bool) -> Result<Passed, String> {
+    pub fn stored(
+        &mut self,
+        tensor: &proto::Tensor,
+        path: &str,
+        may_be_trained: bool,
+    ) -> Result<Passed, String> {
         let ty = tensor::ty(tensor)?;
         let small = if may_be_trained && ty.dtype.is_float() { 1 } else { SMALL };
         let value = match ty.elements() <= KNOWN {
@@ -193,8 +217,12 @@ impl<'p> Importer<'p> {
         let node = match value {
             Some(value) if ty.elements() <= small => self.calls.constant(&value),
             value => {
-                let free = (0..).map(|n| if n == 0 { path.to_owned() } else { format!("{path}_{n}") });
-                let path = free.into_iter().find(|path| !self.weights.contains_key(path)).unwrap_or_default();
+                let free =
+                    (0..).map(|n| if n == 0 { path.to_owned() } else { format!("{path}_{n}") });
+                let path = free
+                    .into_iter()
+                    .find(|path| !self.weights.contains_key(path))
+                    .unwrap_or_default();
                 self.weights.insert(path.clone(), tensor.clone());
                 self.calls.weight(&path, ty, value)
             }
@@ -225,17 +253,30 @@ impl<'p> Importer<'p> {
         result
     }
 
-    fn through(&mut self, nodes: &'p [proto::Node], opsets: &Opsets, attributes: &Attributes) -> Result<(), OnnxError> {
+    fn through(
+        &mut self,
+        nodes: &'p [proto::Node],
+        opsets: &Opsets,
+        attributes: &Attributes,
+    ) -> Result<(), OnnxError> {
         for (number, node) in nodes.iter().enumerate() {
-            self.ahead.iter_mut().last().into_iter().for_each(|(rest, _)| *rest = &nodes[number + 1..]);
-            let named = |what: String| OnnxError::new(format!("node `{}` ({}): {what}", title(node), node.op));
+            self.ahead
+                .iter_mut()
+                .last()
+                .into_iter()
+                .for_each(|(rest, _)| *rest = &nodes[number + 1..]);
+            let named = |what: String| {
+                OnnxError::new(format!("node `{}` ({}): {what}", title(node), node.op))
+            };
             self.count(node).map_err(named)?;
             let Some(operator) = self.model.operator(node, opsets) else {
                 return Err(named("it is not supported".into()));
             };
             let inputs = node.inputs.iter().map(|name| match name.as_str() {
                 "" => Ok(Passed::Nothing),
-                name => self.lookup(name).ok_or_else(|| format!("nothing before it gives its input `{name}`")),
+                name => self
+                    .lookup(name)
+                    .ok_or_else(|| format!("nothing before it gives its input `{name}`")),
             });
             let mut inputs: Vec<Passed> = inputs.collect::<Result<_, _>>().map_err(named)?;
             while inputs.last() == Some(&Passed::Nothing) {
@@ -243,24 +284,43 @@ impl<'p> Importer<'p> {
             }
             let elements = self.first_read(&inputs);
             let of_node = resolved(node, attributes);
-            self.calls.begin(node.outputs.first().map_or("", String::as_str), &node.op, title(node));
+            self.calls.begin(
+                node.outputs.first().map_or("", String::as_str),
+                &node.op,
+                title(node),
+            );
             let outputs = match operator {
                 Operator::Library(name) => {
                     let call = self.call(name, node, inputs, of_node);
-                    call.map_err(|what| named(what.replace(&format!("`{name}`"), &format!("`{}`", node.op))))?
+                    call.map_err(|what| {
+                        named(what.replace(&format!("`{name}`"), &format!("`{}`", node.op)))
+                    })?
                 }
-                Operator::Control(control) => self.control(control, node, inputs, of_node, attributes, opsets)?,
-                Operator::Local(function) => self.inline(function, inputs, of_node).map_err(|mut error| {
-                    error.0.iter_mut().for_each(|what| *what = format!("{what}, in node `{}`", title(node)));
-                    error
-                })?,
+                Operator::Control(control) => {
+                    self.control(control, node, inputs, of_node, attributes, opsets)?
+                }
+                Operator::Local(function) => {
+                    self.inline(function, inputs, of_node).map_err(|mut error| {
+                        error
+                            .0
+                            .iter_mut()
+                            .for_each(|what| *what = format!("{what}, in node `{}`", title(node)));
+                        error
+                    })?
+                }
             };
-            let wanted = node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+            let wanted =
+                node.outputs.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
             if outputs.len() < wanted {
-                return Err(named(format!("expected at most {} outputs, found {wanted}", outputs.len())));
+                return Err(named(format!(
+                    "expected at most {} outputs, found {wanted}",
+                    outputs.len()
+                )));
             }
             self.note_layer(node, elements, &outputs);
-            for (name, value) in node.outputs.iter().zip(outputs).filter(|(name, _)| !name.is_empty()) {
+            for (name, value) in
+                node.outputs.iter().zip(outputs).filter(|(name, _)| !name.is_empty())
+            {
                 self.define(name, value).map_err(named)?;
             }
         }
@@ -276,7 +336,8 @@ impl<'p> Importer<'p> {
     pub fn count(&self, node: &proto::Node) -> Result<(), String> {
         let names = node.inputs.iter().chain(&node.outputs).chain([&node.name, &node.op]);
         let bytes: usize = names.map(|name| name.len() + NAME_BYTES).sum();
-        let counted = self.budget.take_bytes(bytes as u64).and_then(|()| self.budget.spend(NODE_UNITS));
+        let counted =
+            self.budget.take_bytes(bytes as u64).and_then(|()| self.budget.spend(NODE_UNITS));
         counted.map_err(|exceeded| exceeded.to_string())
     }
 
@@ -324,31 +385,46 @@ impl<'p> Importer<'p> {
     ) -> Result<Vec<Passed>, String> {
         let function = self.function(name)?;
         let mut parameters = Vec::new();
-        let has = |name: &str| function.parameters.iter().flatten().any(|parameter| parameter.name.name == name);
+        let has = |name: &str| {
+            function.parameters.iter().flatten().any(|parameter| parameter.name.name == name)
+        };
         let mut types = Vec::new();
         for (name, attribute) in attributes {
             if let Some(tensor) = &attribute.tensor {
                 types.push((format!("{name}_dtype"), tensor::dtype(tensor.dtype)?));
             }
-            let value = self.attribute(attribute).map_err(|what| format!("its attribute `{name}`: {what}"))?;
+            let value = self
+                .attribute(attribute)
+                .map_err(|what| format!("its attribute `{name}`: {what}"))?;
             parameters.push((name, value));
         }
-        let is_given = |parameters: &[(String, Passed)], name: &str| parameters.iter().any(|(given, _)| given == name);
-        let is_variadic = matches!(function.inputs.as_slice(), [input] if input.name.name == "Inputs");
+        let is_given = |parameters: &[(String, Passed)], name: &str| {
+            parameters.iter().any(|(given, _)| given == name)
+        };
+        let is_variadic =
+            matches!(function.inputs.as_slice(), [input] if input.name.name == "Inputs");
         let mut arguments = Vec::new();
         if is_variadic {
             arguments.push(self.tensors(&inputs)?);
         } else {
             if inputs.len() > function.inputs.len() {
-                return Err(format!("it takes {} inputs, not {}", function.inputs.len(), inputs.len()));
+                return Err(format!(
+                    "it takes {} inputs, not {}",
+                    function.inputs.len(),
+                    inputs.len()
+                ));
             }
-            for (number, (input, declared)) in inputs.into_iter().zip(&function.inputs).enumerate() {
+            for (number, (input, declared)) in inputs.into_iter().zip(&function.inputs).enumerate()
+            {
                 if input == Passed::Nothing || declared.name.capital {
                     arguments.push(self.as_tensor(input)?);
                     continue;
                 }
                 let tensor = self.value(&input).map_err(|what| {
-                    format!("its input `{}`, {what}", node.inputs.get(number).map_or("", String::as_str))
+                    format!(
+                        "its input `{}`, {what}",
+                        node.inputs.get(number).map_or("", String::as_str)
+                    )
                 })?;
                 types.push(("input_dtype".to_owned(), tensor.dtype()));
                 arguments.push(literal(&tensor));
@@ -369,13 +445,15 @@ impl<'p> Importer<'p> {
         {
             parameters.push(("small_type".into(), Passed::Int(number)));
         }
-        let converted =
-            parameters.iter().find(|(name, _)| ["to", "small_type", "output_dtype"].contains(&name.as_str()));
+        let converted = parameters
+            .iter()
+            .find(|(name, _)| ["to", "small_type", "output_dtype"].contains(&name.as_str()));
         let converted = match converted {
             Some((_, Passed::Int(number))) if node.op != "DequantizeLinear" => *number,
             _ => 0,
         };
-        let outputs = self.calls.call(function, parameters, arguments).map_err(|error| sentence(&error))?;
+        let outputs =
+            self.calls.call(function, parameters, arguments).map_err(|error| sentence(&error))?;
         if let Passed::Tensor(node) = outputs {
             self.note_small(node, converted);
         }
@@ -415,11 +493,17 @@ impl<'p> Importer<'p> {
     ) -> Result<Vec<Passed>, OnnxError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(OnnxError::new(format!("functions call each other more than {MAX_DEPTH} deep")));
+            return Err(OnnxError::new(format!(
+                "functions call each other more than {MAX_DEPTH} deep"
+            )));
         }
-        let parts = function.defaults.len() + function.opsets.len() + function.inputs.len() + function.outputs.len();
+        let parts = function.defaults.len()
+            + function.opsets.len()
+            + function.inputs.len()
+            + function.outputs.len();
         self.spend(parts).map_err(OnnxError::new)?;
-        let mut own: Attributes = function.defaults.iter().map(|a| (a.name.clone(), a.clone())).collect();
+        let mut own: Attributes =
+            function.defaults.iter().map(|a| (a.name.clone(), a.clone())).collect();
         own.extend(attributes.into_iter().map(|(name, attribute)| (name, attribute.clone())));
         let given = inputs.into_iter().chain(std::iter::repeat(Passed::Nothing));
         let scope = function.inputs.iter().cloned().zip(given).collect();
@@ -427,10 +511,10 @@ impl<'p> Importer<'p> {
         self.hidden.push(std::mem::replace(&mut self.scopes, vec![HashMap::new(), scope]));
         let wanted = function.outputs.iter().map(String::as_str).collect();
         let result = self.run(&function.nodes, wanted, &versions(&function.opsets), &own);
-        let outputs = function
-            .outputs
-            .iter()
-            .map(|name| self.lookup(name).ok_or_else(|| OnnxError::new(format!("nothing gives the output `{name}`"))));
+        let outputs = function.outputs.iter().map(|name| {
+            self.lookup(name)
+                .ok_or_else(|| OnnxError::new(format!("nothing gives the output `{name}`")))
+        });
         let outputs: Result<Vec<Passed>, OnnxError> = result.and_then(|()| outputs.collect());
         self.scopes = self.hidden.pop().unwrap_or_default();
         self.depth -= 1;

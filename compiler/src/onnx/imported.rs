@@ -32,7 +32,9 @@ impl Imported {
     /// Returns names and types of the model's inputs. The network may lack some.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Input { name, ty, .. } if !self.computed.contains_key(name) => Some((name.as_str(), ty)),
+            Step::Input { name, ty, .. } if !self.computed.contains_key(name) => {
+                Some((name.as_str(), ty))
+            }
             _ => None,
         })
     }
@@ -48,7 +50,9 @@ impl Imported {
             Stored::Path(path) => self.weight(path, loader),
             Stored::Tensor(tensor) => Ok(tensor.clone()),
             Stored::Arranged { of, order, shape } => {
-                let unordered = || OnnxError::new(format!("a weight cannot have its axes in the order {order:?}"));
+                let unordered = || {
+                    OnnxError::new(format!("a weight cannot have its axes in the order {order:?}"))
+                };
                 let tensor = self.stored(of, loader)?.transposed(order).ok_or_else(unordered)?;
                 let ty = TensorType::new(tensor.dtype(), shape.as_slice());
                 Tensor::from_bytes(ty, tensor.into_bytes())
@@ -59,7 +63,10 @@ impl Imported {
 
     /// Returns the value of a weight by its path.
     pub fn weight(&self, path: &str, loader: Loader) -> Result<Tensor, OnnxError> {
-        let found = self.weights.get(path).ok_or_else(|| OnnxError::new(format!("there is no weight `{path}`")))?;
+        let found = self
+            .weights
+            .get(path)
+            .ok_or_else(|| OnnxError::new(format!("there is no weight `{path}`")))?;
         tensor::tensor(found, loader).map_err(|what| OnnxError::new(format!("`{path}`: {what}")))
     }
 }

@@ -42,7 +42,11 @@ impl<'a> Sizes<'a> {
     }
 
     /// Returns the type of an input. A given type binds the names of its sizes.
-    pub fn input_type(&mut self, input: &proto::Value, given: Option<&TensorType>) -> Result<TensorType, String> {
+    pub fn input_type(
+        &mut self,
+        input: &proto::Value,
+        given: Option<&TensorType>,
+    ) -> Result<TensorType, String> {
         let tensor = input.ty.as_ref().and_then(proto::Type::tensor).ok_or("it is no tensor")?;
         let declared = tensor.shape.as_ref().map(|shape| shape.dims.as_slice());
         if let Some(given) = given {
@@ -51,7 +55,9 @@ impl<'a> Sizes<'a> {
                 return Err(format!("it must be {dtype}, and {given} is given"));
             }
             let Some(dims) = declared else { return Ok(given.clone()) };
-            if dims.len() != given.rank() || !dims.iter().zip(&given.shape).all(|(dim, &size)| self.binds(dim, size)) {
+            if dims.len() != given.rank()
+                || !dims.iter().zip(&given.shape).all(|(dim, &size)| self.binds(dim, size))
+            {
                 return Err(format!("it must be {}, and {given} is given", sizes_text(dims)));
             }
             return Ok(given.clone());
@@ -79,18 +85,23 @@ impl<'a> Sizes<'a> {
     /// Returns a size of an input without a given type.
     fn size(&self, axis: usize, dim: &proto::Dim) -> Result<usize, String> {
         let name = &dim.name;
-        let of_name = self.given.get(name).copied().map(Some).or_else(|| self.bound.get(name).copied());
+        let of_name =
+            self.given.get(name).copied().map(Some).or_else(|| self.bound.get(name).copied());
         match (dim.size, of_name) {
             (Some(size), _) if size > 0 || (size == 0 && name.is_empty()) => usize::try_from(size)
-                .map_err(|_| format!("its size {size} along axis {axis} is larger than any memory")),
+                .map_err(|_| {
+                    format!("its size {size} along axis {axis} is larger than any memory")
+                }),
             (_, Some(Some(size))) => Ok(size),
             (_, Some(None)) => Err(format!(
                 "its size `{name}` is not the same in all inputs that are given: give it an array, or a shape"
             )),
-            _ if name.is_empty() => {
-                Err(format!("its size along axis {axis} is not known: give it an array, or a shape"))
-            }
-            _ => Err(format!("its size `{name}` is not known: give it an array, or say `--dim {name}=…`")),
+            _ if name.is_empty() => Err(format!(
+                "its size along axis {axis} is not known: give it an array, or a shape"
+            )),
+            _ => Err(format!(
+                "its size `{name}` is not known: give it an array, or say `--dim {name}=…`"
+            )),
         }
     }
 }
@@ -107,7 +118,8 @@ pub fn number(input: &proto::Value, value: Scalar) -> Result<Tensor, String> {
     if !dtype.is_float() && own.cast(value.dtype) != value {
         return Err(format!("it must be {dtype}, and {value} is given"));
     }
-    Tensor::from_scalars(TensorType::new(dtype, vec![1; dims.len()]), [own]).ok_or_else(|| "there is no memory".into())
+    Tensor::from_scalars(TensorType::new(dtype, vec![1; dims.len()]), [own])
+        .ok_or_else(|| "there is no memory".into())
 }
 
 /// Formats `[N, 3, 224]`.
@@ -125,7 +137,8 @@ impl Importer<'_> {
     pub fn inputs(&mut self) -> Result<(), OnnxError> {
         let given = self.given;
         let graph = &self.model.graph;
-        let initialized: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
+        let initialized: HashSet<&str> =
+            graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
         let is_initialized = |name: &str| initialized.contains(name);
         let mut problems = Vec::new();
         let names: Vec<&str> = graph.inputs.iter().map(|input| input.name.as_str()).collect();
@@ -135,16 +148,28 @@ impl Importer<'_> {
             known => format!("there is no {what} `{name}`; the model has {}", known.join(", ")),
         };
         let of_inputs = given.types.keys().chain(given.numbers.keys());
-        problems.extend(of_inputs.filter(|n| !names.contains(&n.as_str())).map(|n| unknown("input", n, &names)));
-        problems
-            .extend(given.sizes.keys().filter(|n| !sizes.contains(&n.as_str())).map(|n| unknown("size", n, &sizes)));
+        problems.extend(
+            of_inputs.filter(|n| !names.contains(&n.as_str())).map(|n| unknown("input", n, &names)),
+        );
+        problems.extend(
+            given
+                .sizes
+                .keys()
+                .filter(|n| !sizes.contains(&n.as_str()))
+                .map(|n| unknown("size", n, &sizes)),
+        );
         let mut sizes = Sizes::new(&given.sizes);
-        let is_given = |name: &String| given.types.contains_key(name) || given.numbers.contains_key(name);
-        let inputs = graph.inputs.iter().filter(|input| is_given(&input.name) || !is_initialized(&input.name));
+        let is_given =
+            |name: &String| given.types.contains_key(name) || given.numbers.contains_key(name);
+        let inputs = graph
+            .inputs
+            .iter()
+            .filter(|input| is_given(&input.name) || !is_initialized(&input.name));
         let (numbers, inputs): (Vec<&proto::Value>, Vec<_>) =
             inputs.partition(|input| given.numbers.contains_key(&input.name));
         // Given types come first, because they bind the names of sizes.
-        let (first, then): (Vec<_>, Vec<_>) = inputs.iter().partition(|input| given.types.contains_key(&input.name));
+        let (first, then): (Vec<_>, Vec<_>) =
+            inputs.iter().partition(|input| given.types.contains_key(&input.name));
         let mut types: HashMap<&str, TensorType> = HashMap::new();
         for input in first.into_iter().chain(then) {
             match sizes.input_type(input, given.types.get(&input.name)) {
@@ -155,7 +180,9 @@ impl Importer<'_> {
             }
         }
         for input in numbers {
-            match number(input, given.numbers[&input.name]).and_then(|value| self.number_input(&input.name, &value)) {
+            match number(input, given.numbers[&input.name])
+                .and_then(|value| self.number_input(&input.name, &value))
+            {
                 Ok(()) => {}
                 Err(problem) => problems.push(format!("input `{}`: {problem}", input.name)),
             }
@@ -166,7 +193,9 @@ impl Importer<'_> {
         for input in inputs {
             self.calls.begin(&input.name, "", "");
             let node = self.calls.input(&input.name, types[input.name.as_str()].clone(), None);
-            let node = node.map_err(|error| OnnxError::new(format!("input `{}`: {}", input.name, sentence(&error))))?;
+            let node = node.map_err(|error| {
+                OnnxError::new(format!("input `{}`: {}", input.name, sentence(&error)))
+            })?;
             let tensor = input.ty.as_ref().and_then(proto::Type::tensor);
             self.note_small(node, tensor.map_or(0, |tensor| tensor.dtype.into()));
             self.define(&input.name, Passed::Tensor(node)).map_err(OnnxError::new)?;

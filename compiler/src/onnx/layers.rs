@@ -48,8 +48,13 @@ pub(super) struct Own {
 }
 
 /// Replaces steps by layers where they match. `outputs` are the model's.
-pub(super) fn with_layers<'a>(steps: &[&'a Step], graph: &Graph, outputs: &[(String, NodeId)]) -> Vec<Line<'a>> {
-    let mut finder = Finder { graph, stored: HashSet::new(), uses: HashMap::new(), readers: HashMap::new() };
+pub(super) fn with_layers<'a>(
+    steps: &[&'a Step],
+    graph: &Graph,
+    outputs: &[(String, NodeId)],
+) -> Vec<Line<'a>> {
+    let mut finder =
+        Finder { graph, stored: HashSet::new(), uses: HashMap::new(), readers: HashMap::new() };
     outputs.iter().for_each(|(_, node)| *finder.uses.entry(*node).or_default() += 1);
     for (place, step) in steps.iter().enumerate() {
         match step {
@@ -67,7 +72,9 @@ pub(super) fn with_layers<'a>(steps: &[&'a Step], graph: &Graph, outputs: &[(Str
     let mut found: HashMap<usize, Layer> = HashMap::new();
     let mut gone: HashSet<usize> = HashSet::new();
     for (place, step) in steps.iter().enumerate() {
-        let Some((mut layer, then)) = Call::of(step).and_then(|call| finder.layer(&call)) else { continue };
+        let Some((mut layer, then)) = Call::of(step).and_then(|call| finder.layer(&call)) else {
+            continue;
+        };
         let reader = finder.only_reader(layer.output).filter(|_| then != Then::Nothing);
         let next = reader.and_then(|place| Some((place, Call::of(steps[place])?)));
         match next.filter(|(_, call)| finder.joins(&mut layer, then, call)) {
@@ -80,12 +87,14 @@ pub(super) fn with_layers<'a>(steps: &[&'a Step], graph: &Graph, outputs: &[(Str
             }
         }
     }
-    let own: HashSet<NodeId> = found.values().flat_map(|layer| &layer.weights).map(|own| own.node).collect();
+    let own: HashSet<NodeId> =
+        found.values().flat_map(|layer| &layer.weights).map(|own| own.node).collect();
     let is_own = |step: &Step| match step {
         Step::Weight { node, .. } | Step::Constant { node, .. } => own.contains(node),
         _ => false,
     };
-    let left = steps.iter().enumerate().filter(|(place, step)| !gone.contains(place) && !is_own(step));
+    let left =
+        steps.iter().enumerate().filter(|(place, step)| !gone.contains(place) && !is_own(step));
     left.map(|(place, step)| found.remove(&place).map_or(Line::Step(step), Line::Layer)).collect()
 }
 
@@ -136,11 +145,18 @@ impl Finder<'_> {
 
     /// Returns a tensor of the file that nothing else reads.
     fn own(&self, call: &Call, number: usize) -> Option<NodeId> {
-        call.tensor(number).filter(|node| self.stored.contains(node) && self.uses.get(node) == Some(&1))
+        call.tensor(number)
+            .filter(|node| self.stored.contains(node) && self.uses.get(node) == Some(&1))
     }
 
     /// Returns an unshared tensor of this shape as a weight of the layer.
-    fn vector(&self, name: &'static str, call: &Call, number: usize, shape: &[usize]) -> Option<Own> {
+    fn vector(
+        &self,
+        name: &'static str,
+        call: &Call,
+        number: usize,
+        shape: &[usize],
+    ) -> Option<Own> {
         let node = self.own(call, number).filter(|node| self.shape(*node) == shape)?;
         Some(Own { name, node, order: (0..shape.len()).collect(), shape: shape.to_vec() })
     }
@@ -150,7 +166,8 @@ impl Finder<'_> {
         let input = call.tensor(0)?;
         let (output, others) = call.outputs.split_first()?;
         let is_new = |other: &&Passed| !call.inputs.contains(other);
-        let output = node(output).filter(|_| !others.iter().filter(is_new).any(|other| self.is_used(other)))?;
+        let output = node(output)
+            .filter(|_| !others.iter().filter(is_new).any(|other| self.is_used(other)))?;
         let mut layer = Layer {
             class: String::new(),
             parameters: Vec::new(),
@@ -165,10 +182,11 @@ impl Finder<'_> {
             "OnnxTranspose" => {
                 call.parameter("perm")?;
                 layer.class = "transpose".into();
-                layer.argument = Some(format!("{:?}", call.sizes("perm", self.shape(output).len(), 0)?));
+                layer.argument =
+                    Some(format!("{:?}", call.sizes("perm", self.shape(output).len(), 0)?));
             }
-            "OnnxReshape_1" | "OnnxReshape_5" | "OnnxSqueeze_13" | "OnnxSqueeze_1" | "OnnxUnsqueeze_13"
-            | "OnnxUnsqueeze_1" => {
+            "OnnxReshape_1" | "OnnxReshape_5" | "OnnxSqueeze_13" | "OnnxSqueeze_1"
+            | "OnnxUnsqueeze_13" | "OnnxUnsqueeze_1" => {
                 layer.class = "reshape".into();
                 layer.argument = Some(format!("{:?}", self.shape(output)));
             }
@@ -188,14 +206,18 @@ impl Finder<'_> {
                 self.dense(call, false, &mut layer)?;
                 then = Then::Bias;
             }
-            "OnnxBatchNormalization_7" | "OnnxBatchNormalization_14" => self.batch_normalization(call, &mut layer)?,
+            "OnnxBatchNormalization_7" | "OnnxBatchNormalization_14" => {
+                self.batch_normalization(call, &mut layer)?
+            }
             "OnnxLayerNormalization" => self.layer_normalization(call, &mut layer)?,
             "OnnxMaxPool" => self.pooling("Max", call, &mut layer)?,
             "OnnxAveragePool" => self.pooling("Average", call, &mut layer)?,
             "OnnxGlobalMaxPool" | "OnnxGlobalAveragePool" => {
                 let inner = self.inner_axes(input)?;
-                layer.class = call.function.replace("Onnx", "").replace("Pool", &format!("Pooling{inner}D"));
-                layer.parameters = vec!["data_format = channels_first".into(), "keepdims = true".into()];
+                layer.class =
+                    call.function.replace("Onnx", "").replace("Pool", &format!("Pooling{inner}D"));
+                layer.parameters =
+                    vec!["data_format = channels_first".into(), "keepdims = true".into()];
                 then = Then::Flatten;
             }
             "OnnxFlatten" if call.int("axis", 1)? == 1 => layer.class = "Flatten".into(),
@@ -210,7 +232,9 @@ impl Finder<'_> {
         match (then, call.function) {
             (Then::Bias, "OnnxAdd_7") => {
                 let units = self.shape(layer.output).last().copied().unwrap_or_default();
-                let Some(number) = call.inputs.iter().position(|input| node(input) != Some(layer.output)) else {
+                let Some(number) =
+                    call.inputs.iter().position(|input| node(input) != Some(layer.output))
+                else {
                     return false;
                 };
                 let Some(bias) = self.vector("Bias", call, number, &[units]) else { return false };
@@ -276,7 +300,8 @@ impl Finder<'_> {
                 [both] => format!("{both:?}"),
                 all => format!("{all:?}"),
             };
-            layer.before = Some(format!("ZeroPadding{inner}D({pads}, data_format = channels_first)"));
+            layer.before =
+                Some(format!("ZeroPadding{inner}D({pads}, data_format = channels_first)"));
         }
         self.channels_first_with_bias(call, filters, layer)
     }
@@ -286,11 +311,15 @@ impl Finder<'_> {
         let axes = self.windows(call, kernel)?;
         let (inner, sizes) = (axes.len(), self.shape(kernel));
         let longer = call.sizes("output_padding", inner, 0)?;
-        if call.int("group", 1)? != 1 || call.parameter("output_shape").is_some() || call.auto_pad() != "NOTSET" {
+        if call.int("group", 1)? != 1
+            || call.parameter("output_shape").is_some()
+            || call.auto_pad() != "NOTSET"
+        {
             return None;
         }
-        let is_valid =
-            |(axis, &longer): (&Axis, &usize)| axis.pads == [0, 0] && longer == axis.stride.saturating_sub(axis.reach);
+        let is_valid = |(axis, &longer): (&Axis, &usize)| {
+            axis.pads == [0, 0] && longer == axis.stride.saturating_sub(axis.reach)
+        };
         // `spread` of the library with `same` yields as many elements, starting at the same one.
         let is_same = |(axis, &longer): (&Axis, &usize)| {
             let [start, end] = axis.pads;
@@ -314,7 +343,12 @@ impl Finder<'_> {
         self.channels_first_with_bias(call, filters, layer)
     }
 
-    fn channels_first_with_bias(&self, call: &Call, filters: usize, layer: &mut Layer) -> Option<()> {
+    fn channels_first_with_bias(
+        &self,
+        call: &Call,
+        filters: usize,
+        layer: &mut Layer,
+    ) -> Option<()> {
         layer.parameters.push("data_format = channels_first".into());
         self.bias(call, filters, layer)
     }
@@ -332,9 +366,14 @@ impl Finder<'_> {
     /// inputs]` if `is_transposed`.
     fn dense(&self, call: &Call, is_transposed: bool, layer: &mut Layer) -> Option<()> {
         let kernel = self.own(call, 1)?;
-        let (&[rows, columns], 2..) = (self.shape(kernel), self.shape(layer.input).len()) else { return None };
-        let (order, shape) =
-            if is_transposed { (vec![1, 0], vec![columns, rows]) } else { (vec![0, 1], vec![rows, columns]) };
+        let (&[rows, columns], 2..) = (self.shape(kernel), self.shape(layer.input).len()) else {
+            return None;
+        };
+        let (order, shape) = if is_transposed {
+            (vec![1, 0], vec![columns, rows])
+        } else {
+            (vec![0, 1], vec![rows, columns])
+        };
         let units = shape[1];
         layer.class = "Dense".into();
         layer.parameters = vec![units.to_string()];
@@ -351,24 +390,33 @@ impl Finder<'_> {
     }
 
     fn batch_normalization(&self, call: &Call, layer: &mut Layer) -> Option<()> {
-        if call.int("training_mode", 0)? != 0 || call.int("num_outputs", 1)? != 1 || call.int("spatial", 1)? == 0 {
+        if call.int("training_mode", 0)? != 0
+            || call.int("num_outputs", 1)? != 1
+            || call.int("spatial", 1)? == 0
+        {
             return None;
         }
         let channels = [*self.shape(layer.input).get(1)?];
-        for (number, name) in ["Gamma", "Beta", "MovingMean", "MovingVariance"].into_iter().enumerate() {
+        for (number, name) in
+            ["Gamma", "Beta", "MovingMean", "MovingVariance"].into_iter().enumerate()
+        {
             layer.weights.push(self.vector(name, call, 1 + number, &channels)?);
         }
         let (momentum, epsilon) = (call.float("momentum", 0.9)?, call.float("epsilon", 1e-5)?);
         layer.class = "BatchNormalization".into();
-        layer.parameters =
-            vec!["axis = 1".into(), format!("momentum = {momentum:?}"), format!("epsilon = {epsilon:?}")];
+        layer.parameters = vec![
+            "axis = 1".into(),
+            format!("momentum = {momentum:?}"),
+            format!("epsilon = {epsilon:?}"),
+        ];
         Some(())
     }
 
     fn layer_normalization(&self, call: &Call, layer: &mut Layer) -> Option<()> {
         let shape = self.shape(layer.input);
         let axis = call.int("axis", -1)?;
-        let first = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
+        let first =
+            usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
         let sizes = shape.get(first..).filter(|sizes| !sizes.is_empty())?;
         layer.weights.push(self.vector("Gamma", call, 1, sizes)?);
         layer.class = "LayerNormalization".into();
@@ -389,8 +437,12 @@ impl Finder<'_> {
         let axes = call.axes(&window)?;
         let is_plain = call.int("ceil_mode", 0)? == 0;
         let is_valid = is_plain && axes.iter().all(|axis| axis.pads == [0, 0]);
-        let is_same = is_plain && axes.iter().all(|axis| axis.is_same) && call.int("count_include_pad", 0)? == 0;
-        if call.sizes("dilations", inner, 1)?.iter().any(|&dilation| dilation > 1) || !(is_valid || is_same) {
+        let is_same = is_plain
+            && axes.iter().all(|axis| axis.is_same)
+            && call.int("count_include_pad", 0)? == 0;
+        if call.sizes("dilations", inner, 1)?.iter().any(|&dilation| dilation > 1)
+            || !(is_valid || is_same)
+        {
             return None;
         }
         layer.class = format!("{way}Pooling{inner}D");

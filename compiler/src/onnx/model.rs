@@ -74,7 +74,11 @@ impl Model {
         for mut function in file.functions {
             function.nodes = tidied(std::mem::take(&mut function.nodes), &function.outputs);
             densifier.nodes(&mut function.nodes).map_err(OnnxError::new)?;
-            let key = (plain(&function.domain).to_owned(), function.name.clone(), function.overload.clone());
+            let key = (
+                plain(&function.domain).to_owned(),
+                function.name.clone(),
+                function.overload.clone(),
+            );
             functions.insert(key, function);
         }
         let model = Model { graph, opsets, functions };
@@ -89,18 +93,29 @@ impl Model {
 
     /// Returns the names of the inputs without an initializer.
     pub fn inputs(&self) -> impl Iterator<Item = &str> {
-        let given: HashSet<&str> = self.graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
-        self.graph.inputs.iter().map(|input| input.name.as_str()).filter(move |name| !given.contains(name))
+        let given: HashSet<&str> =
+            self.graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
+        self.graph
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .filter(move |name| !given.contains(name))
     }
 
     /// Returns the type of an input, and its sizes if the file or `sizes`, by their names, give
     /// them. `None` if there is no such input, or it is not a tensor of a known rank and a type
     /// that Tile has.
-    pub fn input(&self, name: &str, sizes: &BTreeMap<String, usize>) -> Option<(DType, Vec<Option<usize>>)> {
+    pub fn input(
+        &self,
+        name: &str,
+        sizes: &BTreeMap<String, usize>,
+    ) -> Option<(DType, Vec<Option<usize>>)> {
         let input = self.graph.inputs.iter().find(|input| input.name == name)?;
         let ty = input.ty.as_ref()?.tensor()?;
         let size = |dim: &proto::Dim| match dim.size {
-            Some(size) if size > 0 || (size == 0 && dim.name.is_empty()) => usize::try_from(size).ok(),
+            Some(size) if size > 0 || (size == 0 && dim.name.is_empty()) => {
+                usize::try_from(size).ok()
+            }
             _ => sizes.get(&dim.name).copied(),
         };
         Some((tensor::dtype(ty.dtype).ok()?, ty.shape.as_ref()?.dims.iter().map(size).collect()))
@@ -109,7 +124,11 @@ impl Model {
     /// Returns the names of input sizes that the inputs `given` do not determine.
     pub fn unknown_sizes(&self, given: &[&str]) -> Vec<&str> {
         let names = |is_given: bool| {
-            let inputs = self.graph.inputs.iter().filter(move |input| given.contains(&input.name.as_str()) == is_given);
+            let inputs = self
+                .graph
+                .inputs
+                .iter()
+                .filter(move |input| given.contains(&input.name.as_str()) == is_given);
             let shapes = inputs.filter_map(|input| input.ty.as_ref()?.tensor()?.shape.as_ref());
             let dims = shapes.flat_map(|shape| shape.dims.iter().filter(|dim| dim.size.is_none()));
             dims.map(|dim| dim.name.as_str()).filter(|name| !name.is_empty())
@@ -128,7 +147,9 @@ impl Model {
             return Some(Operator::Local(function));
         }
         let control = Control::of(domain, &node.op).map(Operator::Control);
-        control.or_else(|| library(domain, &node.op, opsets.get(domain).copied()).map(Operator::Library))
+        control.or_else(|| {
+            library(domain, &node.op, opsets.get(domain).copied()).map(Operator::Library)
+        })
     }
 
     /// Returns an error that names every node with an unsupported operator.
@@ -140,8 +161,11 @@ impl Model {
         }
         unknown.sort_unstable();
         let types: HashSet<&str> = unknown.iter().map(|(op, _)| op.as_str()).collect();
-        let mut text =
-            format!("{} of its operators {} not supported:", types.len(), if types.len() == 1 { "is" } else { "are" });
+        let mut text = format!(
+            "{} of its operators {} not supported:",
+            types.len(),
+            if types.len() == 1 { "is" } else { "are" }
+        );
         for group in unknown.chunk_by(|a, b| a.0 == b.0) {
             let names: Vec<&str> = group.iter().map(|(_, name)| name.as_str()).collect();
             text += &format!("\n  {}: {}", group[0].0, names.join(", "));
@@ -162,10 +186,16 @@ impl Model {
             match self.operator(node, opsets) {
                 None => {
                     let domain = plain(&node.domain);
-                    let op = if domain.is_empty() { node.op.clone() } else { format!("{domain}.{}", node.op) };
+                    let op = if domain.is_empty() {
+                        node.op.clone()
+                    } else {
+                        format!("{domain}.{}", node.op)
+                    };
                     found.push((op, format!("`{}`", title(node))));
                 }
-                Some(Operator::Local(function)) if called.insert((&node.domain, &node.op, &node.overload)) => {
+                Some(Operator::Local(function))
+                    if called.insert((&node.domain, &node.op, &node.overload)) =>
+                {
                     self.unsupported(&function.nodes, &versions(&function.opsets), called, found);
                 }
                 Some(_) => {}
@@ -197,7 +227,8 @@ fn plain(domain: &str) -> &str {
 static OPERATORS: LazyLock<HashMap<&'static str, Vec<(i64, &'static str)>>> = LazyLock::new(|| {
     let mut operators: HashMap<&str, Vec<(i64, &str)>> = HashMap::new();
     for name in library_names().filter(|name| name.starts_with("Onnx")) {
-        let version = name.rsplit_once('_').and_then(|(op, version)| Some((op, version.parse().ok()?)));
+        let version =
+            name.rsplit_once('_').and_then(|(op, version)| Some((op, version.parse().ok()?)));
         let (op, version) = version.unwrap_or((name, 1));
         operators.entry(op).or_default().push((version, name));
     }
@@ -214,7 +245,8 @@ fn library(domain: &str, op: &str, version: Option<i64>) -> Option<&'static str>
         _ => return None,
     };
     // Excludes functions of other domains.
-    let is_others = domain.is_empty() && ["Microsoft", "Ml"].iter().any(|other| op.starts_with(other));
+    let is_others =
+        domain.is_empty() && ["Microsoft", "Ml"].iter().any(|other| op.starts_with(other));
     let versions = OPERATORS.get(format!("{prefix}{op}").as_str()).filter(|_| !is_others)?;
     let fits = |(from, _): &&(i64, &str)| *from <= version.unwrap_or(i64::MAX);
     versions.iter().rfind(fits).map(|(_, name)| *name)

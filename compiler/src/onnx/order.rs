@@ -12,21 +12,28 @@ use super::proto::{Graph, Node, Value};
 /// Orders the nodes of the graph and of its inner graphs, and removes nodes and initializers that
 /// no output needs.
 pub fn tidy(graph: &mut Graph) {
-    let names = |values: &[Value]| values.iter().map(|value| value.name.clone()).collect::<Vec<_>>();
+    let names =
+        |values: &[Value]| values.iter().map(|value| value.name.clone()).collect::<Vec<_>>();
     let outputs = names(&graph.outputs);
     graph.nodes = tidied(std::mem::take(&mut graph.nodes), &outputs);
     let mut read: HashSet<&str> = graph.nodes.iter().flat_map(reads).collect();
     // An initializer of an input is its default.
     read.extend(graph.inputs.iter().chain(&graph.outputs).map(|value| value.name.as_str()));
     graph.initializers.retain(|tensor| read.contains(tensor.name.as_str()));
-    graph.sparse_initializers.retain(|sparse| sparse.values.as_ref().is_none_or(|v| read.contains(v.name.as_str())));
+    graph
+        .sparse_initializers
+        .retain(|sparse| sparse.values.as_ref().is_none_or(|v| read.contains(v.name.as_str())));
 }
 
 /// Returns the nodes that the outputs need, each after those that compute its inputs, and otherwise
 /// in the given order. The same applies to inner graphs. Unread outputs lose their names. Nodes of
 /// a cycle come last.
 pub fn tidied(mut nodes: Vec<Node>, outputs: &[String]) -> Vec<Node> {
-    nodes.iter_mut().flat_map(|node| &mut node.attributes).filter_map(|a| a.graph.as_mut()).for_each(tidy);
+    nodes
+        .iter_mut()
+        .flat_map(|node| &mut node.attributes)
+        .filter_map(|a| a.graph.as_mut())
+        .for_each(tidy);
     let mut wanted: HashSet<String> = outputs.iter().cloned().collect();
     let mut kept = Vec::new();
     for mut node in ordered(nodes).into_iter().rev() {
@@ -44,8 +51,9 @@ pub fn tidied(mut nodes: Vec<Node>, outputs: &[String]) -> Vec<Node> {
 fn ordered(nodes: Vec<Node>) -> Vec<Node> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut waits_for = vec![0; nodes.len()];
-    let outputs =
-        |(number, node): (usize, &Node)| node.outputs.iter().map(|name| (name.clone(), number)).collect::<Vec<_>>();
+    let outputs = |(number, node): (usize, &Node)| {
+        node.outputs.iter().map(|name| (name.clone(), number)).collect::<Vec<_>>()
+    };
     let givers: HashMap<String, usize> = nodes.iter().enumerate().flat_map(outputs).collect();
     for (number, node) in nodes.iter().enumerate() {
         for giver in reads(node).into_iter().filter_map(|name| givers.get(name)) {
@@ -53,7 +61,8 @@ fn ordered(nodes: Vec<Node>) -> Vec<Node> {
             waits_for[number] += 1;
         }
     }
-    let mut ready: BinaryHeap<Reverse<usize>> = (0..nodes.len()).filter(|&n| waits_for[n] == 0).map(Reverse).collect();
+    let mut ready: BinaryHeap<Reverse<usize>> =
+        (0..nodes.len()).filter(|&n| waits_for[n] == 0).map(Reverse).collect();
     let mut order = Vec::with_capacity(nodes.len());
     while let Some(Reverse(number)) = ready.pop() {
         order.push(number);
@@ -74,8 +83,14 @@ fn ordered(nodes: Vec<Node>) -> Vec<Node> {
 pub(super) fn reads(node: &Node) -> HashSet<&str> {
     let own = node.inputs.iter().map(String::as_str).filter(|name| !name.is_empty());
     let graphs = node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref());
-    let texts = node.attributes.iter().filter(|_| node.op == "Gradient").flat_map(|a| a.texts.iter().chain([&a.text]));
-    own.chain(graphs.flat_map(around)).chain(texts.filter_map(|text| std::str::from_utf8(text).ok())).collect()
+    let texts = node
+        .attributes
+        .iter()
+        .filter(|_| node.op == "Gradient")
+        .flat_map(|a| a.texts.iter().chain([&a.text]));
+    own.chain(graphs.flat_map(around))
+        .chain(texts.filter_map(|text| std::str::from_utf8(text).ok()))
+        .collect()
 }
 
 /// Returns the names that a graph reads from outside.
@@ -106,17 +121,26 @@ mod tests {
     #[test]
     fn what_no_output_needs_is_removed() {
         let two = Node { outputs: vec!["a".into(), "mask".into()], ..node(&["x"], "") };
-        let nodes = vec![two, node(&["mask"], "unused"), node(&["unused"], "more"), node(&["a"], "y")];
+        let nodes =
+            vec![two, node(&["mask"], "unused"), node(&["unused"], "more"), node(&["a"], "y")];
         let kept = tidied(nodes, &["y".to_owned()]);
         assert_eq!(kept.iter().map(|node| node.outputs.join(",")).collect::<Vec<_>>(), ["a,", "y"]);
         // A needed cycle stays, so that the import reports it.
-        assert_eq!(tidied(vec![node(&["b"], "a"), node(&["a"], "b")], &["a".to_owned()])[0].outputs, ["a"]);
+        assert_eq!(
+            tidied(vec![node(&["b"], "a"), node(&["a"], "b")], &["a".to_owned()])[0].outputs,
+            ["a"]
+        );
     }
 
     #[test]
     fn what_is_in_order_stays() {
         assert_eq!(
-            outputs(vec![node(&["x"], "b"), node(&[], "a"), node(&["b", "a"], "c"), node(&["x"], "d")]),
+            outputs(vec![
+                node(&["x"], "b"),
+                node(&[], "a"),
+                node(&["b", "a"], "c"),
+                node(&["x"], "d")
+            ]),
             "b a c d"
         );
     }
@@ -124,7 +148,12 @@ mod tests {
     #[test]
     fn what_is_read_comes_first() {
         assert_eq!(
-            outputs(vec![node(&["c", "c"], "d"), node(&["x"], "a"), node(&["b"], "c"), node(&["a"], "b")]),
+            outputs(vec![
+                node(&["c", "c"], "d"),
+                node(&["x"], "a"),
+                node(&["b"], "c"),
+                node(&["a"], "b")
+            ]),
             "a b c d"
         );
         // A cycle is left for the import to report.
@@ -140,7 +169,8 @@ mod tests {
             outputs: vec![value("y")],
             ..Graph::default()
         };
-        let attribute = super::super::proto::Attribute { graph: Some(within), ..Default::default() };
+        let attribute =
+            super::super::proto::Attribute { graph: Some(within), ..Default::default() };
         let branch = Node { attributes: vec![attribute], ..node(&["x"], "z") };
         // `a` of the outer graph is not the inner `a`.
         let wanted = ["late", "z", "a"].map(str::to_owned);

@@ -26,7 +26,12 @@ impl<'p> Importer<'p> {
             Control::SequenceAt => {
                 let items = site.items(&inputs, 0)?;
                 let place = self.place(site, site.input(&inputs, 1)?, items.len())?;
-                vec![items.get(place).cloned().ok_or_else(|| site.fails("there is nothing at this place"))?]
+                vec![
+                    items
+                        .get(place)
+                        .cloned()
+                        .ok_or_else(|| site.fails("there is nothing at this place"))?,
+                ]
             }
             Control::SequenceInsert => {
                 let mut items = site.items(&inputs, 0)?;
@@ -43,8 +48,11 @@ impl<'p> Importer<'p> {
             Control::SequenceErase => {
                 let mut items = site.items(&inputs, 0)?;
                 let last = items.len().saturating_sub(1);
-                let place =
-                    if inputs.len() > 1 { self.place(site, site.input(&inputs, 1)?, items.len())? } else { last };
+                let place = if inputs.len() > 1 {
+                    self.place(site, site.input(&inputs, 1)?, items.len())?
+                } else {
+                    last
+                };
                 if place >= items.len() {
                     return Err(site.fails("there is nothing at this place"));
                 }
@@ -58,8 +66,10 @@ impl<'p> Importer<'p> {
                 let mut items = site.items(&inputs, 0)?;
                 let axis = site.int("axis", 0);
                 if site.int("new_axis", 0) != 0 {
-                    items =
-                        items.into_iter().map(|item| self.unsqueezed(site, item, axis)).collect::<Result<_, _>>()?;
+                    items = items
+                        .into_iter()
+                        .map(|item| self.unsqueezed(site, item, axis))
+                        .collect::<Result<_, _>>()?;
                 }
                 vec![self.joined(site, items, axis)?]
             }
@@ -69,9 +79,15 @@ impl<'p> Importer<'p> {
 
     /// Imports the body for each item of the first input, a sequence. Other inputs that are
     /// sequences also give one item each.
-    pub(super) fn map(&mut self, site: &Site<'_, 'p>, inputs: Vec<Passed>) -> Result<Vec<Passed>, OnnxError> {
+    pub(super) fn map(
+        &mut self,
+        site: &Site<'_, 'p>,
+        inputs: Vec<Passed>,
+    ) -> Result<Vec<Passed>, OnnxError> {
         let body = site.graph("body")?;
-        let Some(Passed::List(first)) = inputs.first() else { return Err(site.fails("its input is no sequence")) };
+        let Some(Passed::List(first)) = inputs.first() else {
+            return Err(site.fails("its input is no sequence"));
+        };
         let mut outputs: Vec<Vec<Passed>> = vec![Vec::new(); body.outputs.len()];
         for number in 0..first.len() {
             let of = |input: &Passed| match input {
@@ -96,20 +112,28 @@ impl<'p> Importer<'p> {
         let length = self.along(site, &input, axis)? as i64;
         let (sizes, keeps) = match sizes {
             None | Some(Passed::Nothing) => {
-                self.spend(usize::try_from(length).unwrap_or(usize::MAX).saturating_mul(PART_UNITS))
-                    .map_err(|what| site.fails(what))?;
+                self.spend(
+                    usize::try_from(length).unwrap_or(usize::MAX).saturating_mul(PART_UNITS),
+                )
+                .map_err(|what| site.fails(what))?;
                 (vec![1; length as usize], site.int("keepdims", 1) != 0)
             }
             Some(sizes) => match literal(&self.value(sizes).map_err(|what| site.fails(what))?) {
                 Passed::Int(size) if size > 0 => {
                     let count = length.div_euclid(size) + i64::from(length % size != 0);
-                    self.spend(usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(PART_UNITS))
-                        .map_err(|what| site.fails(what))?;
+                    self.spend(
+                        usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(PART_UNITS),
+                    )
+                    .map_err(|what| site.fails(what))?;
                     ((0..count).map(|n| size.min(length - n * size)).collect(), true)
                 }
-                Passed::List(items) => {
-                    (items.iter().map(|item| if let Passed::Int(size) = item { *size } else { 0 }).collect(), true)
-                }
+                Passed::List(items) => (
+                    items
+                        .iter()
+                        .map(|item| if let Passed::Int(size) = item { *size } else { 0 })
+                        .collect(),
+                    true,
+                ),
                 _ => return Err(site.fails("the sizes of its parts are not above 0")),
             },
         };
@@ -122,15 +146,21 @@ impl<'p> Importer<'p> {
         };
         if !keeps {
             let axes = || Passed::List(vec![Passed::Int(axis)]);
-            let squeezed =
-                parts.into_iter().map(|part| self.library(site, "OnnxSqueeze_13", vec![], vec![part, axes()]));
+            let squeezed = parts
+                .into_iter()
+                .map(|part| self.library(site, "OnnxSqueeze_13", vec![], vec![part, axes()]));
             parts = squeezed.collect::<Result<_, _>>()?;
         }
         Ok(vec![Passed::List(parts)])
     }
 
     /// Returns a position in a sequence. A negative one counts from the end.
-    pub(super) fn place(&mut self, site: &Site, value: Passed, length: usize) -> Result<usize, OnnxError> {
+    pub(super) fn place(
+        &mut self,
+        site: &Site,
+        value: Passed,
+        length: usize,
+    ) -> Result<usize, OnnxError> {
         let place = self.number(site, &value, "the place in the sequence")?;
         let from_start = if place < 0 { place + length as i64 } else { place };
         let place = usize::try_from(from_start).ok().filter(|place| *place <= length);

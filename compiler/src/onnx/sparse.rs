@@ -41,7 +41,9 @@ impl Densifier {
             for attribute in &mut node.attributes {
                 if let Some(sparse) = attribute.sparse.take() {
                     let dense = self.dense(&sparse);
-                    let dense = dense.map_err(|what| format!("{site}: its attribute `{}`: {what}", attribute.name))?;
+                    let dense = dense.map_err(|what| {
+                        format!("{site}: its attribute `{}`: {what}", attribute.name)
+                    })?;
                     (attribute.tensor, attribute.kind) = (Some(dense), 4);
                 }
                 attribute.graph.iter_mut().try_for_each(|graph| self.graph(graph))?;
@@ -51,7 +53,8 @@ impl Densifier {
     }
 
     fn dense(&mut self, sparse: &Sparse) -> Result<Tensor, String> {
-        let outside: tensor::Loader = &|_| Err("the parts of a sparse tensor must be in the file itself".into());
+        let outside: tensor::Loader =
+            &|_| Err("the parts of a sparse tensor must be in the file itself".into());
         let values = sparse.values.as_ref().ok_or("it has no values")?;
         let elements = tensor::tensor(values, outside)?;
         let dense = Tensor {
@@ -62,7 +65,10 @@ impl Densifier {
         };
         let ty = tensor::ty(&dense)?;
         let [count] = *elements.shape() else {
-            return Err(format!("its values must have one axis, and have the shape {:?}", elements.shape()));
+            return Err(format!(
+                "its values must have one axis, and have the shape {:?}",
+                elements.shape()
+            ));
         };
         let places = match &sparse.indices {
             Some(indices) => places(&tensor::tensor(indices, outside)?, &ty.shape)?,
@@ -73,7 +79,10 @@ impl Densifier {
         }
         let (size, bytes) = (ty.dtype.size(), ty.elements() * ty.dtype.size());
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
-            format!("its {bytes} bytes as a dense tensor are more than the {} that are left of {MOST}", self.left)
+            format!(
+                "its {bytes} bytes as a dense tensor are more than the {} that are left of {MOST}",
+                self.left
+            )
         })?;
         let mut raw = vec![0; bytes];
         for (place, value) in places.iter().zip(elements.bytes().chunks_exact(size)) {
@@ -93,13 +102,20 @@ fn places(indices: &crate::tensor::Tensor, shape: &[usize]) -> Result<Vec<usize>
     let (sizes, count) = match *indices.shape() {
         [count] => (total.as_slice(), count),
         [count, axes] if axes == shape.len() => (shape, count),
-        _ => return Err(format!("its indices have the shape {:?}, and it has {} axes", indices.shape(), shape.len())),
+        _ => {
+            return Err(format!(
+                "its indices have the shape {:?}, and it has {} axes",
+                indices.shape(),
+                shape.len()
+            ));
+        }
     };
     let numbers: Vec<i64> = indices.scalars().map(|index| index.to_i64()).collect();
     let place = |row: &[i64]| {
         row.iter().zip(sizes).try_fold(0, |place, (&index, &size)| {
             let inside = usize::try_from(index).ok().filter(|index| *index < size);
-            let index = inside.ok_or_else(|| format!("its index {index} is not within an axis of size {size}"))?;
+            let index = inside
+                .ok_or_else(|| format!("its index {index} is not within an axis of size {size}"))?;
             Ok::<usize, String>(place * size + index)
         })
     };

@@ -25,7 +25,8 @@ const TYPES: [(i32, DType); 13] = [
 ];
 
 /// The names of types that Tile lacks.
-const OTHERS: [(i32, &str); 4] = [(8, "texts"), (14, "complex64"), (15, "complex128"), (24, "float8e8m0")];
+const OTHERS: [(i32, &str); 4] =
+    [(8, "texts"), (14, "complex64"), (15, "complex128"), (24, "float8e8m0")];
 
 /// Returns the type with this number, or the one that represents it.
 pub fn dtype(number: i32) -> Result<DType, String> {
@@ -33,9 +34,11 @@ pub fn dtype(number: i32) -> Result<DType, String> {
         return Ok(dtype);
     }
     let found = TYPES.iter().find(|(known, _)| *known == number);
-    found.map(|(_, dtype)| *dtype).ok_or_else(|| match OTHERS.iter().find(|(known, _)| *known == number) {
-        Some((_, name)) => format!("its elements are {name}, which Tile has not"),
-        None => format!("its elements have the unknown type number {number}"),
+    found.map(|(_, dtype)| *dtype).ok_or_else(|| {
+        match OTHERS.iter().find(|(known, _)| *known == number) {
+            Some((_, name)) => format!("its elements are {name}, which Tile has not"),
+            None => format!("its elements have the unknown type number {number}"),
+        }
     })
 }
 
@@ -59,7 +62,8 @@ pub type Loader<'a> = &'a dyn Fn(&External) -> Result<Vec<u8>, String>;
 
 /// Returns the type of a tensor, and checks that its bytes fit the address space.
 pub fn ty(tensor: &proto::Tensor) -> Result<TensorType, String> {
-    let sizes: Option<Vec<usize>> = tensor.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
+    let sizes: Option<Vec<usize>> =
+        tensor.dims.iter().map(|&size| usize::try_from(size).ok()).collect();
     let shape = sizes.ok_or_else(|| format!("it has the shape {:?}", tensor.dims))?;
     let ty = TensorType::new(dtype(tensor.dtype)?, shape);
     match ty.checked_bytes().is_some_and(|bytes| isize::try_from(bytes).is_ok()) {
@@ -77,8 +81,13 @@ pub fn check(tensor: &proto::Tensor, ty: &TensorType, loader: Loader) -> Result<
         let end = offset.checked_add(length).ok_or("it ends beyond all files")?;
         return loader(&External { path, offset: end, length: 0 }).map(|_| ());
     }
-    let typed =
-        [tensor.floats.len(), tensor.ints32.len(), tensor.ints64.len(), tensor.doubles.len(), tensor.uints64.len()];
+    let typed = [
+        tensor.floats.len(),
+        tensor.ints32.len(),
+        tensor.ints64.len(),
+        tensor.doubles.len(),
+        tensor.uints64.len(),
+    ];
     // Packed elements have one number for each byte.
     let numbers = if small(tensor.dtype).is_some() { bytes } else { elements };
     match tensor.raw.len() == bytes || typed.contains(&numbers) {
@@ -101,7 +110,9 @@ fn packed(tensor: &proto::Tensor, ty: TensorType, loader: Loader) -> Result<Tens
     let given: Vec<u8> = match tensor.location {
         1 => loader(&external(tensor, wanted as u64)?)?,
         _ if tensor.raw.is_empty() => {
-            let byte = |&value: &i32| u8::try_from(value).or_else(|_| i8::try_from(value).map(|value| value as u8));
+            let byte = |&value: &i32| {
+                u8::try_from(value).or_else(|_| i8::try_from(value).map(|value| value as u8))
+            };
             let misfit = |value: &i32| format!("its number {value} has more than 8 bits");
             let bytes = tensor.ints32.iter().map(|value| byte(value).map_err(|_| misfit(value)));
             bytes.collect::<Result<_, String>>()?
@@ -134,7 +145,8 @@ pub fn tensor(tensor: &proto::Tensor, loader: Loader) -> Result<Tensor, String> 
         false => Err(format!("it is {ty}, and has {given} elements")),
     };
     let from = |scalars: &mut dyn Iterator<Item = Scalar>| {
-        Tensor::from_scalars(ty.clone(), scalars).ok_or_else(|| format!("there is no memory for {ty}"))
+        Tensor::from_scalars(ty.clone(), scalars)
+            .ok_or_else(|| format!("there is no memory for {ty}"))
     };
     let dtype = ty.dtype;
     let fits = |value: Scalar| match value.cast(dtype) {
@@ -156,13 +168,16 @@ pub fn tensor(tensor: &proto::Tensor, loader: Loader) -> Result<Tensor, String> 
         }
         DType::U32 | DType::U64 => {
             count(tensor.uints64.len())?;
-            let scalars = tensor.uints64.iter().map(|&value| fits(Scalar::from_bits(DType::U64, value)));
+            let scalars =
+                tensor.uints64.iter().map(|&value| fits(Scalar::from_bits(DType::U64, value)));
             from(&mut scalars.collect::<Result<Vec<_>, _>>()?.into_iter())
         }
         // The numbers are bit patterns, with or without a sign.
         DType::F16 | DType::BF16 => {
             count(tensor.ints32.len())?;
-            let bits = |&value: &i32| match u16::try_from(value).or_else(|_| i16::try_from(value).map(|v| v as u16)) {
+            let bits = |&value: &i32| match u16::try_from(value)
+                .or_else(|_| i16::try_from(value).map(|v| v as u16))
+            {
                 Ok(bits) => Ok(Scalar::from_bits(dtype, bits.into())),
                 Err(_) => Err(format!("its element {value} has more than the 16 bits of {dtype}")),
             };
@@ -205,12 +220,16 @@ fn from_raw(ty: TensorType, bytes: Bytes) -> Result<Tensor, String> {
 
 /// Returns the external location of a tensor with this many bytes.
 pub fn external(tensor: &proto::Tensor, bytes: u64) -> Result<External, String> {
-    let entry = |key: &str| tensor.external.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
+    let entry = |key: &str| {
+        tensor.external.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
+    };
     let number = |key: &str| match entry(key) {
         None => Ok(None),
-        Some(text) => {
-            text.trim().parse::<u64>().map(Some).map_err(|_| format!("its {key} in another file is `{text}`"))
-        }
+        Some(text) => text
+            .trim()
+            .parse::<u64>()
+            .map(Some)
+            .map_err(|_| format!("its {key} in another file is `{text}`")),
     };
     let path = entry("location").ok_or("it is in another file, which it does not name")?;
     let is_inside = !path.is_empty()

@@ -47,13 +47,24 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub fn call(function: &Function, parameters: Vec<(String, Passed)>, inputs: Vec<Passed>, result: &Passed) -> Step {
+    pub fn call(
+        function: &Function,
+        parameters: Vec<(String, Passed)>,
+        inputs: Vec<Passed>,
+        result: &Passed,
+    ) -> Step {
         let outputs = match result {
             Passed::List(items) => items.clone(),
             output => vec![output.clone()],
         };
         let name = function.name.as_ref().map_or("", |name| &name.name).to_owned();
-        Step::Call { function: name, has_parameters: function.parameters.is_some(), parameters, inputs, outputs }
+        Step::Call {
+            function: name,
+            has_parameters: function.parameters.is_some(),
+            parameters,
+            inputs,
+            outputs,
+        }
     }
 }
 
@@ -104,7 +115,13 @@ pub enum Stored {
 /// Returns the program of a model, and its weights by name.
 pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
     let Imported { network, name, steps, values, outputs, .. } = imported;
-    let taken = CONSTANTS.into_iter().chain(KEYWORDS).chain(WORDS).chain(library_names()).map(str::to_owned).collect();
+    let taken = CONSTANTS
+        .into_iter()
+        .chain(KEYWORDS)
+        .chain(WORDS)
+        .chain(library_names())
+        .map(str::to_owned)
+        .collect();
     let stored = steps.iter().filter_map(stored).collect();
     let mut writer = Writer { values, names: HashMap::new(), stored, taken, body: String::new() };
     let mut inputs = Vec::new();
@@ -134,14 +151,23 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
     });
     let mut text = String::new();
     for (original, input, ty) in &inputs {
-        let renamed = if original == input { String::new() } else { format!(", {original:?} in the file") };
+        let renamed =
+            if original == input { String::new() } else { format!(", {original:?} in the file") };
         let _ = writeln!(text, "// {input}: {ty}{renamed}");
     }
-    for ((original, _), output) in outputs.iter().zip(&results).filter(|((original, _), output)| original != *output) {
+    for ((original, _), output) in
+        outputs.iter().zip(&results).filter(|((original, _), output)| original != *output)
+    {
         let _ = writeln!(text, "// {output}: {original:?} in the file");
     }
     let header: Vec<String> = header.collect();
-    let _ = writeln!(text, "model {}({}) -> ({}) {{", identifier(name), header.join(", "), results.join(", "));
+    let _ = writeln!(
+        text,
+        "model {}({}) -> ({}) {{",
+        identifier(name),
+        header.join(", "),
+        results.join(", ")
+    );
     text += &writer.body;
     text += "}\n";
     (tile_lang::format(&text).unwrap_or(text), weights)
@@ -245,7 +271,8 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
             Step::Call { inputs, outputs, .. } => {
                 // A call that returns its input is not needed for it.
                 let is_wanted = |output: &Passed| {
-                    matches!(output, Passed::Tensor(node) if wanted.contains(node)) && !inputs.contains(output)
+                    matches!(output, Passed::Tensor(node) if wanted.contains(node))
+                        && !inputs.contains(output)
                 };
                 let any = outputs.iter().any(is_wanted);
                 inputs.iter().filter(|_| any).for_each(|input| add(input, &mut wanted));
@@ -284,9 +311,14 @@ impl Writer<'_> {
     fn wanted(&self, node: NodeId) -> String {
         let name = self.values.get(&node).map_or("Value", String::as_str);
         let parts: Vec<&str> = name.strip_suffix("_output_0").unwrap_or(name).split('/').collect();
-        let is_repeated = |part: &str, next: &str| next.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'));
+        let is_repeated = |part: &str, next: &str| {
+            next.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'))
+        };
         let next = parts[1..].iter().map(Some).chain([None]);
-        let told = parts.iter().zip(next).filter(|(part, next)| !next.is_some_and(|next| is_repeated(part, next)));
+        let told = parts
+            .iter()
+            .zip(next)
+            .filter(|(part, next)| !next.is_some_and(|next| is_repeated(part, next)));
         told.map(|(part, _)| *part).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
     }
 
@@ -314,17 +346,27 @@ impl Writer<'_> {
                 let own = self.name(*node);
                 let (dtype, value) = (number(tensor.dtype()), text(&literal(tensor), self));
                 let _ = match tensor.dtype() {
-                    DType::F32 if tensor.shape().is_empty() => writeln!(self.body, "    {own} = {value};"),
-                    _ => writeln!(self.body, "    {own} = OnnxConstant(value = {value}, value_dtype = {dtype})();"),
+                    DType::F32 if tensor.shape().is_empty() => {
+                        writeln!(self.body, "    {own} = {value};")
+                    }
+                    _ => writeln!(
+                        self.body,
+                        "    {own} = OnnxConstant(value = {value}, value_dtype = {dtype})();"
+                    ),
                 };
             }
             Step::Call { function, has_parameters, parameters, inputs, outputs } => {
                 let operands: Vec<String> = inputs.iter().map(|input| text(input, self)).collect();
                 let has_tensor = inputs.iter().any(has_tensor);
-                let infix = INFIX.iter().find(|(known, _)| known == function).filter(|_| operands.len() == 2);
+                let infix = INFIX
+                    .iter()
+                    .find(|(known, _)| known == function)
+                    .filter(|_| operands.len() == 2);
                 let named = NAMED.iter().find(|(known, _)| known == function);
-                let given: Vec<String> =
-                    parameters.iter().map(|(name, value)| format!("{name} = {}", text(value, self))).collect();
+                let given: Vec<String> = parameters
+                    .iter()
+                    .map(|(name, value)| format!("{name} = {}", text(value, self)))
+                    .collect();
                 let value = match infix {
                     Some((_, sign)) => format!("{} {sign} {}", operands[0], operands[1]),
                     None => {
@@ -370,7 +412,11 @@ impl Writer<'_> {
                 let _ = writeln!(self.body, "    {own} = {made};");
                 for weight in &layer.weights {
                     let of = Box::new(self.stored[&weight.node].clone());
-                    let stored = Stored::Arranged { of, order: weight.order.clone(), shape: weight.shape.clone() };
+                    let stored = Stored::Arranged {
+                        of,
+                        order: weight.order.clone(),
+                        shape: weight.shape.clone(),
+                    };
                     weights.push((format!("{own}.{}", weight.name), stored));
                 }
                 own
@@ -384,7 +430,8 @@ impl Writer<'_> {
     /// the last part.
     fn instance(&mut self, weight: NodeId, output: NodeId) -> String {
         let (weight, output) = (self.wanted(weight), self.wanted(output));
-        let of_weight = ["weight", "kernel", "gamma"].iter().find_map(|ending| weight.strip_suffix(ending));
+        let of_weight =
+            ["weight", "kernel", "gamma"].iter().find_map(|ending| weight.strip_suffix(ending));
         let of_output = output.rsplit_once('/').map_or(output.as_str(), |(layer, _)| layer);
         let wanted = identifier(of_weight.filter(|name| !name.is_empty()).unwrap_or(of_output));
         let first = wanted.chars().next().map(|first| first.to_ascii_lowercase());
@@ -422,7 +469,8 @@ impl Writer<'_> {
     }
 
     fn free(&mut self, wanted: &str) -> String {
-        let mut candidates = (1..).map(|n| if n == 1 { wanted.to_owned() } else { format!("{wanted}_{n}") });
+        let mut candidates =
+            (1..).map(|n| if n == 1 { wanted.to_owned() } else { format!("{wanted}_{n}") });
         let free = candidates.find(|name| !self.taken.contains(name)).unwrap_or_default();
         self.taken.insert(free.clone());
         free
@@ -444,11 +492,14 @@ fn has_literal(tensor: &Tensor) -> bool {
 /// capital.
 fn identifier(name: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let name: String = name.trim_matches(|c: char| !c.is_ascii_alphanumeric()).chars().map(safe).collect();
+    let name: String =
+        name.trim_matches(|c: char| !c.is_ascii_alphanumeric()).chars().map(safe).collect();
     match name.chars().next() {
         // Names with `Onnx` belong to the library.
         Some(_) if name.starts_with("Onnx") => format!("Of_{name}"),
-        Some(first) if first.is_ascii_alphabetic() => format!("{}{}", first.to_ascii_uppercase(), &name[1..]),
+        Some(first) if first.is_ascii_alphabetic() => {
+            format!("{}{}", first.to_ascii_uppercase(), &name[1..])
+        }
         _ => format!("V{name}"),
     }
 }
@@ -469,7 +520,9 @@ fn text(value: &Passed, names: &mut Writer) -> String {
         // The least i64 has no literal. It represents an end beyond all others.
         Passed::Int(value) => (*value).max(-i64::MAX).to_string(),
         Passed::Float(value) if value.is_nan() => "(0.0 / 0.0)".into(),
-        Passed::Float(value) if value.is_infinite() => format!("({}1.0 / 0.0)", if *value < 0.0 { "-" } else { "" }),
+        Passed::Float(value) if value.is_infinite() => {
+            format!("({}1.0 / 0.0)", if *value < 0.0 { "-" } else { "" })
+        }
         Passed::Float(value) => format!("{value:?}"),
         Passed::Text(text) => format!("\"{}\"", text.replace(['"', '\n', '\r'], "_")),
         Passed::List(items) => {

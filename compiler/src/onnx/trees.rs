@@ -17,7 +17,8 @@ use crate::tensor::{Tensor, TensorType};
 
 /// The comparisons of a value with a node's, in the order of their numbers in `nodes_modes` of
 /// `TreeEnsemble`.
-const MODES: [&str; 6] = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"];
+const MODES: [&str; 6] =
+    ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"];
 const EQUAL: usize = 4;
 const MEMBER: usize = 6;
 
@@ -100,7 +101,9 @@ impl Attributes<'_> {
     }
 
     fn text(&self, name: &str, default: &str) -> String {
-        self.find(name).map_or(default.to_owned(), |attribute| String::from_utf8_lossy(&attribute.text).into_owned())
+        self.find(name).map_or(default.to_owned(), |attribute| {
+            String::from_utf8_lossy(&attribute.text).into_owned()
+        })
     }
 
     fn texts(&self, name: &str) -> Vec<String> {
@@ -111,7 +114,8 @@ impl Attributes<'_> {
     fn tensor(&self, name: &str) -> Result<Option<Tensor>, String> {
         let found = self.find(name).and_then(|attribute| attribute.tensor.as_ref());
         let read = |found: &proto::Tensor| {
-            tensor::tensor(found, self.loader).map_err(|what| format!("its attribute `{name}`: {what}"))
+            tensor::tensor(found, self.loader)
+                .map_err(|what| format!("its attribute `{name}`: {what}"))
         };
         found.map(read).transpose()
     }
@@ -120,7 +124,9 @@ impl Attributes<'_> {
     fn floats(&self, name: &str) -> Result<Vec<f64>, String> {
         match self.tensor(&format!("{name}_as_tensor"))? {
             Some(tensor) => Ok(tensor.to_f64s()),
-            None => Ok(self.find(name).map_or(Vec::new(), |a| a.floats.iter().map(|&v| f64::from(v)).collect())),
+            None => Ok(self
+                .find(name)
+                .map_or(Vec::new(), |a| a.floats.iter().map(|&v| f64::from(v)).collect())),
         }
     }
 
@@ -167,19 +173,30 @@ pub fn by_ids(given: &Attributes, prefix: &str, targets: usize) -> Result<Trees,
         let child = if modes[number] == "LEAF" { Child::Leaf(*next) } else { Child::Node(*next) };
         *next += 1;
         if children.insert((tree_ids[number], node_ids[number]), child).is_some() {
-            return Err(format!("tree {} has the node {} twice", tree_ids[number], node_ids[number]));
+            return Err(format!(
+                "tree {} has the node {} twice",
+                tree_ids[number], node_ids[number]
+            ));
         }
     }
     let child = |tree: i64, node: i64| {
-        children.get(&(tree, node)).copied().ok_or_else(|| format!("tree {tree} has no node {node}"))
+        children
+            .get(&(tree, node))
+            .copied()
+            .ok_or_else(|| format!("tree {tree} has no node {node}"))
     };
     for number in (0..count).filter(|&number| modes[number] != "LEAF") {
         let tree = tree_ids[number];
-        let [yes, no] = ["nodes_truenodeids", "nodes_falsenodeids"].map(|name| child(tree, given.ints(name)[number]));
+        let [yes, no] = ["nodes_truenodeids", "nodes_falsenodeids"]
+            .map(|name| child(tree, given.ints(name)[number]));
         let (yes, no) = (yes?, no?);
         let mode = MODES.iter().position(|known| *known == modes[number]);
         forest.nodes.push(Node {
-            feature: below("nodes_featureids", given.ints("nodes_featureids")[number], i32::MAX as usize)?,
+            feature: below(
+                "nodes_featureids",
+                given.ints("nodes_featureids")[number],
+                i32::MAX as usize,
+            )?,
             split: splits[number],
             mode: mode.ok_or_else(|| format!("there is no mode `{}`", modes[number]))?,
             missing: missing.get(number).is_some_and(|&missing| missing != 0),
@@ -192,21 +209,26 @@ pub fn by_ids(given: &Attributes, prefix: &str, targets: usize) -> Result<Trees,
     for number in (0..count).filter(|&number| trees.insert(tree_ids[number])) {
         forest.roots.push(child(tree_ids[number], node_ids[number])?);
     }
-    let [trees, nodes, ids] = ["treeids", "nodeids", "ids"].map(|end| given.ints(&format!("{prefix}_{end}")));
+    let [trees, nodes, ids] =
+        ["treeids", "nodeids", "ids"].map(|end| given.ints(&format!("{prefix}_{end}")));
     let weights = given.floats(&format!("{prefix}_weights"))?;
     counted(&format!("{prefix}_treeids"), trees.len(), weights.len(), false)?;
     counted(&format!("{prefix}_nodeids"), nodes.len(), weights.len(), false)?;
     counted(&format!("{prefix}_ids"), ids.len(), weights.len(), false)?;
     for (number, &weight) in weights.iter().enumerate() {
         let Child::Leaf(leaf) = child(trees[number], nodes[number])? else {
-            return Err(format!("the node {} of tree {} has a score, and is no leaf", nodes[number], trees[number]));
+            return Err(format!(
+                "the node {} of tree {} has a score, and is no leaf",
+                nodes[number], trees[number]
+            ));
         };
         forest.scores.push((leaf, below(&format!("{prefix}_ids"), ids[number], targets)?, weight));
     }
     let aggregate = given.text("aggregate_function", "SUM");
     let aggregate = AGGREGATES.into_iter().find(|known| *known == aggregate);
     let aggregate = aggregate.ok_or("there is no such `aggregate_function`")?;
-    let tensors = ["nodes_values_as_tensor", &format!("{prefix}_weights_as_tensor"), "base_values_as_tensor"];
+    let tensors =
+        ["nodes_values_as_tensor", &format!("{prefix}_weights_as_tensor"), "base_values_as_tensor"];
     Ok(Trees {
         transform: given.text("post_transform", "NONE"),
         base_values: given.floats("base_values")?,
@@ -248,7 +270,11 @@ pub fn by_places(given: &Attributes, targets: usize) -> Result<Trees, String> {
             chains.push((node, set.ok_or("`membership_values` has too few sets")?));
         }
         forest.nodes.push(Node {
-            feature: below("nodes_featureids", given.ints("nodes_featureids")[node], i32::MAX as usize)?,
+            feature: below(
+                "nodes_featureids",
+                given.ints("nodes_featureids")[node],
+                i32::MAX as usize,
+            )?,
             split,
             mode: if mode == MEMBER { EQUAL } else { mode },
             missing: missing.get(node).is_some_and(|&missing| missing != 0),
@@ -287,7 +313,12 @@ pub fn by_places(given: &Attributes, targets: usize) -> Result<Trees, String> {
 }
 
 impl Forest {
-    fn tables(&self, targets: usize, is_double: bool, aggregate: &'static str) -> Result<Trees, String> {
+    fn tables(
+        &self,
+        targets: usize,
+        is_double: bool,
+        aggregate: &'static str,
+    ) -> Result<Trees, String> {
         if self.roots.is_empty() || targets == 0 {
             return Err("it has no trees or no targets".into());
         }
@@ -298,7 +329,8 @@ impl Forest {
             Child::Leaf(leaf) => inner + leaf,
         };
         let size = self.leaves.checked_mul(targets).filter(|&size| size <= MAX_SCORES);
-        let size = size.ok_or_else(|| format!("{} leaves with {targets} targets are too many", self.leaves))?;
+        let size = size
+            .ok_or_else(|| format!("{} leaves with {targets} targets are too many", self.leaves))?;
         let mut has = vec![false; size];
         let (none, join): (f64, fn(f64, f64) -> f64) = match aggregate {
             "MIN" => (f64::INFINITY, f64::min),
@@ -315,7 +347,9 @@ impl Forest {
         let is_same = has.chunks(targets).all(|leaf| leaf == all_have);
         let mode = self.nodes.first().map_or(0, |node| node.mode);
         let is_one_mode = self.nodes.iter().all(|node| node.mode == mode);
-        let ints = |values: Vec<usize>| table([values.len()], DType::I32, values.iter().map(|&value| value as f64));
+        let ints = |values: Vec<usize>| {
+            table([values.len()], DType::I32, values.iter().map(|&value| value as f64))
+        };
         let floats = if is_double { DType::F64 } else { DType::F32 };
         let missing = self.nodes.iter().any(|node| node.missing);
         let of_nodes = |value: fn(&Node) -> usize| ints(self.nodes.iter().map(value).collect());
@@ -327,16 +361,25 @@ impl Forest {
             modes: if is_one_mode { None } else { Some(of_nodes(|node| node.mode)?) },
             mode,
             missing: if missing { Some(of_nodes(|node| usize::from(node.missing))?) } else { None },
-            yes: ints(self.nodes.iter().map(|node| number(&node.yes)).chain(leaves.clone()).collect())?,
+            yes: ints(
+                self.nodes.iter().map(|node| number(&node.yes)).chain(leaves.clone()).collect(),
+            )?,
             no: ints(self.nodes.iter().map(|node| number(&node.no)).chain(leaves).collect())?,
-            targets_with_scores: self.scores.iter().map(|(_, target, _)| target).collect::<HashSet<_>>().len(),
+            targets_with_scores: self
+                .scores
+                .iter()
+                .map(|(_, target, _)| target)
+                .collect::<HashSet<_>>()
+                .len(),
             is_positive: self.scores.iter().all(|(.., score)| *score >= 0.0),
             scores: table([self.leaves, targets], floats, scores)?,
             has: match is_same {
                 true => None,
-                false => {
-                    Some(table([self.leaves, targets], DType::F32, has.iter().map(|&has| f64::from(u8::from(has))))?)
-                }
+                false => Some(table(
+                    [self.leaves, targets],
+                    DType::F32,
+                    has.iter().map(|&has| f64::from(u8::from(has))),
+                )?),
             },
             all_have,
             depth,
@@ -362,7 +405,8 @@ impl Forest {
                 Child::Node(number) => Some(number),
                 Child::Leaf(_) => None,
             });
-            let open: Vec<usize> = children.into_iter().flatten().filter(|&child| depths[child].is_none()).collect();
+            let open: Vec<usize> =
+                children.into_iter().flatten().filter(|&child| depths[child].is_none()).collect();
             if open.is_empty() {
                 let below = children.into_iter().flatten().filter_map(|child| depths[child]).max();
                 depths[node] = Some(1 + below.unwrap_or(0));
@@ -383,7 +427,11 @@ impl Forest {
     }
 }
 
-fn table(shape: impl Into<Vec<usize>>, dtype: DType, values: impl IntoIterator<Item = f64>) -> Result<Tensor, String> {
+fn table(
+    shape: impl Into<Vec<usize>>,
+    dtype: DType,
+    values: impl IntoIterator<Item = f64>,
+) -> Result<Tensor, String> {
     let scalars = values.into_iter().map(|value| Scalar::from_f64(dtype, value));
     Tensor::from_scalars(TensorType::new(dtype, shape), scalars)
         .ok_or_else(|| "its trees are larger than memory".into())

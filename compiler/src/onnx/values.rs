@@ -50,7 +50,9 @@ impl Importer<'_> {
         let given = self.given;
         for input in inputs(self.calls.graph(), node) {
             let value = self.calls.input_name(input).and_then(|name| given.values.get(&name));
-            if let Some(value) = value.filter(|value| value.ty().elements() <= KNOWN && self.revealed.insert(input)) {
+            if let Some(value) =
+                value.filter(|value| value.ty().elements() <= KNOWN && self.revealed.insert(input))
+            {
                 self.by_values = true;
                 self.calls.reveal(input, value.clone());
             }
@@ -67,7 +69,9 @@ impl Importer<'_> {
         let graph = part(self.calls.graph(), names.zip(nodes.iter().copied()).collect());
         let has_value = |input: &NodeId| match &graph.node(*input).op {
             Op::Input(name) => {
-                name == Network::SEED || self.given.values.contains_key(name) || self.computed.contains_key(name)
+                name == Network::SEED
+                    || self.given.values.contains_key(name)
+                    || self.computed.contains_key(name)
             }
             _ => false,
         };
@@ -76,7 +80,9 @@ impl Importer<'_> {
         }
         self.parts += 1;
         if self.parts > MAX_PARTS {
-            return Err(format!("more than {MAX_PARTS} values on which shapes depend are computed"));
+            return Err(format!(
+                "more than {MAX_PARTS} values on which shapes depend are computed"
+            ));
         }
         let tensors = self.run_part(graph).map_err(|error| error.to_string())?;
         let mut found = None;
@@ -93,8 +99,12 @@ impl Importer<'_> {
     fn run_part(&mut self, graph: Graph) -> Result<Vec<Tensor>, OnnxError> {
         let weights = std::mem::take(&mut self.weights);
         let computed = std::mem::take(&mut self.computed);
-        let part =
-            Imported { network: Network { graph, ..Network::default() }, weights, computed, ..Imported::default() };
+        let part = Imported {
+            network: Network { graph, ..Network::default() },
+            weights,
+            computed,
+            ..Imported::default()
+        };
         let tensors = match &mut self.evaluator {
             Some(evaluator) => evaluator(&part),
             None => Ok(Vec::new()),
@@ -119,7 +129,9 @@ impl Importer<'_> {
 
     fn computed_name(&self) -> String {
         let names = (self.computed.len()..).map(|number| format!("computed {number}"));
-        let is_free = |name: &String| !self.given.values.contains_key(name) && !self.computed.contains_key(name);
+        let is_free = |name: &String| {
+            !self.given.values.contains_key(name) && !self.computed.contains_key(name)
+        };
         names.into_iter().find(is_free).unwrap_or_default()
     }
 
@@ -140,14 +152,19 @@ impl Importer<'_> {
         nodes.dedup();
         let graph = self.calls.graph();
         let mut varying = HashMap::new();
-        nodes.retain(|&node| !matches!(graph.node(node).op, Op::Input(_)) && varies(graph, node, &mut varying));
+        nodes.retain(|&node| {
+            !matches!(graph.node(node).op, Op::Input(_)) && varies(graph, node, &mut varying)
+        });
         nodes
     }
 
     /// Returns the reason why the value of a node is unknown.
     fn unknown(&self, node: NodeId) -> String {
-        let names = inputs(self.calls.graph(), node).into_iter().filter_map(|input| self.calls.input_name(input));
-        let mut names: Vec<String> = names.filter(|name| !self.computed.contains_key(name)).collect();
+        let names = inputs(self.calls.graph(), node)
+            .into_iter()
+            .filter_map(|input| self.calls.input_name(input));
+        let mut names: Vec<String> =
+            names.filter(|name| !self.computed.contains_key(name)).collect();
         names.sort_unstable();
         match names.as_slice() {
             [] => "has a value that is not known when the model is compiled".into(),

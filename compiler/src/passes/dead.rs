@@ -31,13 +31,17 @@ pub fn dead(graph: &mut Graph) {
 fn narrow(graph: &mut Graph, id: NodeId) {
     let Some(mut parts) = graph.take_scan(id) else { return };
     parts.yields.retain(|value| !value.results.is_empty());
-    let wanted = parts.carries.iter().filter(|carry| !carry.results.is_empty()).map(|carry| carry.next);
-    let mut pending: Vec<NodeId> = wanted.chain(parts.yields.iter().map(|value| value.value)).collect();
+    let wanted =
+        parts.carries.iter().filter(|carry| !carry.results.is_empty()).map(|carry| carry.next);
+    let mut pending: Vec<NodeId> =
+        wanted.chain(parts.yields.iter().map(|value| value.value)).collect();
     let mut reached = HashSet::new();
     while let Some(node) = pending.pop() {
         if reached.insert(node) {
             pending.extend(parts.body.operands(node));
-            pending.extend(parts.carries.iter().find(|carry| carry.before == node).map(|carry| carry.next));
+            pending.extend(
+                parts.carries.iter().find(|carry| carry.before == node).map(|carry| carry.next),
+            );
         }
     }
     parts.carries.retain(|carry| !carry.results.is_empty() || reached.contains(&carry.before));

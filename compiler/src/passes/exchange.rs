@@ -11,7 +11,9 @@
 use std::collections::HashMap;
 
 use crate::affine::Affine;
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, Op};
+use crate::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, Op,
+};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
 /// Products of more operands are left alone.
@@ -37,8 +39,11 @@ pub fn exchange(graph: &mut Graph) {
         let inner = product.factors.iter().filter(|factor| !factor.divides);
         let wholes = inner.filter_map(|factor| product.with(factor, sums.get(&factor.node)?));
         let found = wholes.into_iter().find_map(|whole| {
-            let others =
-                whole.product.factors.iter().flat_map(|factor| readers.get(&factor.node).into_iter().flatten());
+            let others = whole
+                .product
+                .factors
+                .iter()
+                .flat_map(|factor| readers.get(&factor.node).into_iter().flatten());
             // Many products may read one operand: comparing all with all is quadratic.
             let others = others.filter(|&&other| other != id);
             let mut affordable = others.take_while(|_| graph.budget.spend(COMPARE_UNITS).is_ok());
@@ -86,7 +91,8 @@ impl Product {
         if op.aggregation != Aggregation::Sum || !is_plain || !graph.dtype(id).is_float() {
             return None;
         }
-        let extents: Vec<usize> = op.indices.iter().map(|range| usize::try_from(range.high).unwrap_or(0)).collect();
+        let extents: Vec<usize> =
+            op.indices.iter().map(|range| usize::try_from(range.high).unwrap_or(0)).collect();
         // Each variable must run over a whole axis wherever it indexes one.
         let variables = |index: &mut dyn Iterator<Item = &Affine>, shape: &[usize]| {
             let variable = |(affine, &size): (&Affine, &usize)| match affine.as_variable() {
@@ -97,13 +103,22 @@ impl Product {
             index.zip(shape).map(variable).collect::<Option<Vec<Option<usize>>>>()
         };
         let places = variables(&mut op.output.iter(), graph.shape(id))?;
-        let sums = (0..extents.len()).filter(|v| extents[*v] != 1 && !places.contains(&Some(*v))).collect();
-        let is_unlike = (0..places.len()).all(|at| places[at].is_none() || !places[..at].contains(&places[at]));
+        let sums = (0..extents.len())
+            .filter(|v| extents[*v] != 1 && !places.contains(&Some(*v)))
+            .collect();
+        let is_unlike =
+            (0..places.len()).all(|at| places[at].is_none() || !places[..at].contains(&places[at]));
         if op.indices.iter().any(|range| range.low != 0) || !is_unlike {
             return None;
         }
         let operands = graph.operands(id);
-        let mut product = Product { extents: extents.clone(), places, sums, factors: Vec::new(), is_negative: false };
+        let mut product = Product {
+            extents: extents.clone(),
+            places,
+            sums,
+            factors: Vec::new(),
+            is_negative: false,
+        };
         let mut pending = vec![(op.body.results[0], false)];
         while let Some((value, divides)) = pending.pop() {
             match op.body.insts[value].0 {
@@ -117,7 +132,8 @@ impl Product {
                     let access = &op.accesses[number];
                     let node = operands[access.operand];
                     let mut index = access.index.iter().map(|index| &index.affine);
-                    let index = variables(&mut index, graph.shape(node)).filter(|_| access.is_fixed())?;
+                    let index =
+                        variables(&mut index, graph.shape(node)).filter(|_| access.is_fixed())?;
                     product.take(graph, Factor { node, index, divides })?;
                 }
                 _ => return None,
@@ -134,15 +150,20 @@ impl Product {
             let part = |operand: NodeId, divides: bool| {
                 let shape = graph.shape(operand);
                 let index = &factor.index[factor.index.len() - shape.len()..];
-                let index = index.iter().zip(shape).map(|(v, &size)| v.filter(|_| size != 1)).collect();
+                let index =
+                    index.iter().zip(shape).map(|(v, &size)| v.filter(|_| size != 1)).collect();
                 Factor { node: operand, index, divides }
             };
             match graph.node(factor.node).op {
                 Op::Binary(BinaryOp::Mul) => {
-                    pending.extend(operands.into_iter().map(|operand| part(operand, factor.divides)));
+                    pending
+                        .extend(operands.into_iter().map(|operand| part(operand, factor.divides)));
                 }
                 Op::Binary(BinaryOp::Div) => {
-                    pending.extend([part(operands[0], factor.divides), part(operands[1], !factor.divides)]);
+                    pending.extend([
+                        part(operands[0], factor.divides),
+                        part(operands[1], !factor.divides),
+                    ]);
                 }
                 Op::Unary(UnaryOp::Neg) => {
                     self.is_negative ^= true;
@@ -212,7 +233,8 @@ impl Whole {
                 });
                 (is_same && agree).then_some(now)
             };
-            let (at, more) = rest.iter().enumerate().find_map(|(at, mine)| Some((at, fits(mine, &now)?)))?;
+            let (at, more) =
+                rest.iter().enumerate().find_map(|(at, mine)| Some((at, fits(mine, &now)?)))?;
             now = more;
             rest.remove(at);
         }
@@ -245,9 +267,11 @@ impl Product {
         let mut body = Program::default();
         let mut result: Option<Value> = None;
         // Factors that multiply come before those that divide.
-        let (above, below): (Vec<&Factor>, Vec<&Factor>) = self.factors.iter().partition(|factor| !factor.divides);
+        let (above, below): (Vec<&Factor>, Vec<&Factor>) =
+            self.factors.iter().partition(|factor| !factor.divides);
         for factor in above.into_iter().chain(below) {
-            let operand = operands.iter().position(|&node| node == factor.node).unwrap_or(operands.len());
+            let operand =
+                operands.iter().position(|&node| node == factor.node).unwrap_or(operands.len());
             if operand == operands.len() {
                 operands.push(factor.node);
             }

@@ -63,7 +63,11 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
         (Op::Binary(op), &[a, b]) => match (uniform(graph, a), uniform(graph, b)) {
             (_, Some(b)) if neutral_right(*op, b) => Some(a),
             (Some(a), _) if neutral_left(*op, a) => Some(b),
-            (_, Some(zero)) if *op == BinaryOp::Add && zero == Scalar::zero(zero.dtype) && is_sum(graph, a) => Some(a),
+            (_, Some(zero))
+                if *op == BinaryOp::Add && zero == Scalar::zero(zero.dtype) && is_sum(graph, a) =>
+            {
+                Some(a)
+            }
             _ if a == b && is_idempotent(*op) => Some(a),
             _ => None,
         },
@@ -75,7 +79,9 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
         (Op::StopGradient, &[x]) => Some(x),
         (Op::Cast, &[x]) if graph.dtype(x) == graph.dtype(id) => Some(x),
         (Op::Cast, &[x]) => match through(x) {
-            (Op::Cast, inner) if is_one_cast(graph.dtype(inner[0]), graph.dtype(x), graph.dtype(id)) => {
+            (Op::Cast, inner)
+                if is_one_cast(graph.dtype(inner[0]), graph.dtype(x), graph.dtype(id)) =>
+            {
                 return Some(Simpler::Op(Op::Cast, inner));
             }
             _ => None,
@@ -93,12 +99,16 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
 /// Returns the constant that equals an elementwise operation on constants, or a reshape of one.
 fn constant(graph: &Graph, id: NodeId, operands: &[NodeId]) -> Option<Op> {
     let node = graph.node(id);
-    let is_elementwise = matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::Reshape);
+    let is_elementwise =
+        matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::Reshape);
     if !is_elementwise || node.ty.rank() > 1 {
         return None;
     }
-    let known: Vec<&[Scalar]> = operands.iter().map(|operand| elements(graph, *operand)).collect::<Option<_>>()?;
-    let at = |operand: usize, place: usize| known[operand][if known[operand].len() == 1 { 0 } else { place }];
+    let known: Vec<&[Scalar]> =
+        operands.iter().map(|operand| elements(graph, *operand)).collect::<Option<_>>()?;
+    let at = |operand: usize, place: usize| {
+        known[operand][if known[operand].len() == 1 { 0 } else { place }]
+    };
     let value = |place| match &node.op {
         Op::Unary(op) => op.evaluate(at(0, place)),
         Op::Binary(op) => op.evaluate(at(0, place), at(1, place)),
@@ -140,7 +150,9 @@ fn unary(graph: &Graph, op: UnaryOp, x: NodeId) -> Option<NodeId> {
     };
     match &graph.node(x).op {
         _ if changes_nothing => Some(x),
-        Op::Unary(inner) if *inner == op && matches!(op, Neg | BitNot) => Some(graph.operands(x)[0]),
+        Op::Unary(inner) if *inner == op && matches!(op, Neg | BitNot) => {
+            Some(graph.operands(x)[0])
+        }
         Op::Unary(inner) if *inner == op && matches!(op, Abs | Ceil | Floor | Round) => Some(x),
         _ => None,
     }
@@ -175,7 +187,10 @@ fn is_idempotent(op: BinaryOp) -> bool {
 /// Returns whether casting `from` to `between` and then to `to` equals casting `from` to `to`.
 fn is_one_cast(from: DType, between: DType, to: DType) -> bool {
     // An integer cast to an integer wraps, but saturates if it goes through a float.
-    let wraps_as_before = from.is_float() == between.is_float() || to.is_float() || to == DType::Bool || to.holds(from);
+    let wraps_as_before = from.is_float() == between.is_float()
+        || to.is_float()
+        || to == DType::Bool
+        || to.holds(from);
     between.holds(from) && wraps_as_before
 }
 

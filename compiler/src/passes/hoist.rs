@@ -32,13 +32,17 @@ fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
     let order = body.topological();
     let mut fixed: HashSet<NodeId> = parts.captures.iter().map(|capture| capture.inside).collect();
     for &id in &order {
-        let is_known = matches!(body.node(id).op, Op::Constant(_) | Op::Elements(_) | Op::Index { .. });
+        let is_known =
+            matches!(body.node(id).op, Op::Constant(_) | Op::Elements(_) | Op::Index { .. });
         let operands = body.operands(id);
-        if is_known || !operands.is_empty() && operands.iter().all(|operand| fixed.contains(operand)) {
+        if is_known
+            || !operands.is_empty() && operands.iter().all(|operand| fixed.contains(operand))
+        {
             fixed.insert(id);
         }
     }
-    let worthwhile: Vec<NodeId> = order.iter().copied().filter(|id| fixed.contains(id) && costs(body, *id)).collect();
+    let worthwhile: Vec<NodeId> =
+        order.iter().copied().filter(|id| fixed.contains(id) && costs(body, *id)).collect();
     let mut moved: HashSet<NodeId> = HashSet::new();
     let mut pending = worthwhile.clone();
     while let Some(id) = pending.pop() {
@@ -46,15 +50,19 @@ fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
             pending.extend(body.operands(id));
         }
     }
-    let stays = |id: &NodeId| body.is_output(*id) || body.users(*id).iter().any(|user| !moved.contains(user));
+    let stays = |id: &NodeId| {
+        body.is_output(*id) || body.users(*id).iter().any(|user| !moved.contains(user))
+    };
     let results: Vec<NodeId> = worthwhile.into_iter().filter(stays).collect();
     if results.is_empty() {
         return;
     }
-    let mut outside: HashMap<NodeId, NodeId> = parts.captures.iter().map(|c| (c.inside, c.outside)).collect();
+    let mut outside: HashMap<NodeId, NodeId> =
+        parts.captures.iter().map(|c| (c.inside, c.outside)).collect();
     for &id in order.iter().filter(|id| moved.contains(id)) {
         if !outside.contains_key(&id) {
-            let operands: Vec<NodeId> = body.operands(id).iter().map(|operand| outside[operand]).collect();
+            let operands: Vec<NodeId> =
+                body.operands(id).iter().map(|operand| outside[operand]).collect();
             let node = body.node(id).clone();
             let copy = graph.add(node.op.clone(), node.ty.clone(), &operands);
             *graph.node_mut(copy) = node;
@@ -63,7 +71,8 @@ fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
     }
     for id in results {
         let node = parts.body.node(id).clone();
-        let inside = parts.capture(outside[&id], node.ty, node.name.as_deref().unwrap_or("hoisted"));
+        let inside =
+            parts.capture(outside[&id], node.ty, node.name.as_deref().unwrap_or("hoisted"));
         parts.replace(id, inside);
     }
 }
@@ -75,8 +84,11 @@ fn costs(body: &Graph, id: NodeId) -> bool {
         Op::Contraction(_) => !is_view(body, id),
         Op::PrngValue | Op::PrngState { .. } | Op::Result { .. } => true,
         Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast => {
-            let is_stored = |id: NodeId| !matches!(body.node(id).op, Op::Constant(_) | Op::Index { .. });
-            body.operands(id).into_iter().any(|operand| is_stored(operand) && elements(operand) >= elements(id))
+            let is_stored =
+                |id: NodeId| !matches!(body.node(id).op, Op::Constant(_) | Op::Index { .. });
+            body.operands(id)
+                .into_iter()
+                .any(|operand| is_stored(operand) && elements(operand) >= elements(id))
         }
         _ => false,
     }

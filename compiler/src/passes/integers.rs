@@ -75,8 +75,10 @@ fn is_exact(
     most: &HashMap<NodeId, i128>,
 ) -> bool {
     let dtype = graph.dtype(id);
-    let is_product = contraction.aggregation == Aggregation::Sum && contraction.body == product_of_accesses(dtype);
-    let is_fixed = contraction.accesses.len() == 2 && contraction.accesses.iter().all(Access::is_fixed);
+    let is_product = contraction.aggregation == Aggregation::Sum
+        && contraction.body == product_of_accesses(dtype);
+    let is_fixed =
+        contraction.accesses.len() == 2 && contraction.accesses.iter().all(Access::is_fixed);
     if !dtype.is_integer() || !is_product || !is_fixed || contraction.default {
         return false;
     }
@@ -91,8 +93,11 @@ fn is_exact(
 fn terms(contraction: &Contraction) -> i128 {
     let range = |variable: usize| &contraction.indices[variable];
     let extent = |variable: &usize| i128::from(range(*variable).high - range(*variable).low).max(1);
-    let namers = |variable: usize| contraction.output.iter().filter(move |place| place.coefficient(variable) != 0);
-    let is_told = |place: &Affine| place.variables().filter(|&v| namers(v).count() == 1).max_by_key(extent);
+    let namers = |variable: usize| {
+        contraction.output.iter().filter(move |place| place.coefficient(variable) != 0)
+    };
+    let is_told =
+        |place: &Affine| place.variables().filter(|&v| namers(v).count() == 1).max_by_key(extent);
     let told: Vec<usize> = contraction.output.iter().filter_map(is_told).collect();
     let others = (0..contraction.indices.len()).filter(|variable| !told.contains(variable));
     others.map(|variable| extent(&variable)).fold(1, i128::saturating_mul)
@@ -119,7 +124,9 @@ fn magnitude(graph: &Graph, id: NodeId, most: &HashMap<NodeId, i128>) -> i128 {
         Op::Constant(value) => size(value),
         Op::Elements(values) => values.iter().map(size).max().unwrap_or(0),
         // Negative values wrap when cast to an unsigned type.
-        Op::Cast if dtype.is_signed_integer() || !graph.dtype(operands[0]).is_signed_integer() => of(0),
+        Op::Cast if dtype.is_signed_integer() || !graph.dtype(operands[0]).is_signed_integer() => {
+            of(0)
+        }
         Op::Binary(BinaryOp::Sub) if dtype.is_signed_integer() => of(0).saturating_add(of(1)),
         Op::Unary(UnaryOp::Neg | UnaryOp::Abs) if dtype.is_signed_integer() => of(0),
         Op::Reshape | Op::StopGradient => of(0),
@@ -127,7 +134,9 @@ fn magnitude(graph: &Graph, id: NodeId, most: &HashMap<NodeId, i128>) -> i128 {
         Op::Binary(BinaryOp::Mul) => of(0).saturating_mul(of(1)),
         Op::Binary(BinaryOp::Min | BinaryOp::Max) => of(0).max(of(1)),
         Op::Select => of(1).max(of(2)),
-        Op::Contraction(copy) if copy.aggregation == Aggregation::Assign && !copy.default && is_of_elements(copy) => {
+        Op::Contraction(copy)
+            if copy.aggregation == Aggregation::Assign && !copy.default && is_of_elements(copy) =>
+        {
             of(copy.accesses[0].operand)
         }
         _ => any,
@@ -219,9 +228,9 @@ graph f(%0, %1) -> (P = %6)
                  %1 = contract sum {place} ({variables}) {{ v0 = %0[i]; v1 = %0[i]; v2 = mul v0 v1; yield v2 }} : i32[64, 64]\n"
             );
             let graph = Graph::parse(&text).unwrap();
-            let mut all = graph
-                .ids()
-                .filter_map(|id| if let Op::Contraction(op) = &graph.node(id).op { Some(terms(op)) } else { None });
+            let mut all = graph.ids().filter_map(|id| {
+                if let Op::Contraction(op) = &graph.node(id).op { Some(terms(op)) } else { None }
+            });
             all.next().unwrap()
         };
         assert_eq!(terms_of("[i, j]", "i: 0..4, j: 0..5, k: 0..6"), 6);

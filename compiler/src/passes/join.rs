@@ -15,7 +15,9 @@ use std::collections::HashMap;
 
 use crate::affine::Affine;
 use crate::dtype::DType;
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, Op};
+use crate::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, Op,
+};
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
@@ -72,20 +74,24 @@ impl Product {
         }
         let operand = |access: usize| operands[op.accesses[access].operand];
         let (x, w) = [(a, b), (b, a)].into_iter().find(|&(_, w)| is_kept(graph, operand(w)))?;
-        let variables =
-            |forms: &mut dyn Iterator<Item = &Affine>| forms.map(Affine::as_variable).collect::<Option<Vec<_>>>();
+        let variables = |forms: &mut dyn Iterator<Item = &Affine>| {
+            forms.map(Affine::as_variable).collect::<Option<Vec<_>>>()
+        };
         let output = variables(&mut op.output.iter())?;
         let of_weight = variables(&mut op.accesses[w].index.iter().map(|i| &i.affine))?;
         let of_tensor = |v: &usize| op.accesses[x].mentions(*v);
-        let columns: Vec<usize> = output.iter().copied().filter(|v| of_weight.contains(v)).collect();
+        let columns: Vec<usize> =
+            output.iter().copied().filter(|v| of_weight.contains(v)).collect();
         let (rows, last) = output.split_at(output.len() - columns.len());
         let terms = of_weight.strip_suffix(&columns[..])?;
-        let is_whole = |v: &usize, size: usize| op.indices[*v].low == 0 && op.indices[*v].high == size as i64;
+        let is_whole =
+            |v: &usize, size: usize| op.indices[*v].low == 0 && op.indices[*v].high == size as i64;
         let fits = last == columns
             && !columns.iter().any(of_tensor)
             && !columns.is_empty()
-            && (0..op.indices.len())
-                .all(|v| rows.iter().chain(&columns).chain(terms).filter(|&&other| other == v).count() == 1)
+            && (0..op.indices.len()).all(|v| {
+                rows.iter().chain(&columns).chain(terms).filter(|&&other| other == v).count() == 1
+            })
             && output.iter().zip(graph.shape(id)).all(|(v, &size)| is_whole(v, size))
             && of_weight.iter().zip(graph.shape(operand(w))).all(|(v, &size)| is_whole(v, size));
         if !fits {
@@ -94,9 +100,14 @@ impl Product {
         // Numbers the variables of rows and terms. Columns have no number.
         let order: Vec<usize> = rows.iter().chain(terms).copied().collect();
         let number = |v: usize| order.iter().position(|&other| other == v).unwrap_or(order.len());
-        let index = op.accesses[x].index.iter().map(|i| i.affine.map_variables(number)).collect::<Option<Vec<_>>>()?;
-        let sizes =
-            |variables: &[usize]| variables.iter().map(|&v| op.indices[v].high as usize).collect::<Vec<usize>>();
+        let index = op.accesses[x]
+            .index
+            .iter()
+            .map(|i| i.affine.map_variables(number))
+            .collect::<Option<Vec<_>>>()?;
+        let sizes = |variables: &[usize]| {
+            variables.iter().map(|&v| op.indices[v].high as usize).collect::<Vec<usize>>()
+        };
         let (rows, terms, columns) = (sizes(rows), sizes(terms), sizes(&columns));
         let mut product = Product {
             product: id,
@@ -117,12 +128,14 @@ impl Product {
     fn take_bias(&mut self, graph: &Graph) {
         let [user] = graph.users(self.node)[..] else { return };
         let operands = graph.operands(user);
-        let is_sum = matches!(graph.node(user).op, Op::Binary(BinaryOp::Add)) && !graph.is_output(self.node);
+        let is_sum =
+            matches!(graph.node(user).op, Op::Binary(BinaryOp::Add)) && !graph.is_output(self.node);
         let bias = operands.iter().copied().find(|&other| other != self.node);
-        let of_columns = |bias: &NodeId| graph.shape(*bias) == self.columns && is_kept(graph, *bias);
-        if let Some(bias) =
-            bias.filter(|bias| is_sum && of_columns(bias) && graph.shape(user) == graph.shape(self.node))
-        {
+        let of_columns =
+            |bias: &NodeId| graph.shape(*bias) == self.columns && is_kept(graph, *bias);
+        if let Some(bias) = bias.filter(|bias| {
+            is_sum && of_columns(bias) && graph.shape(user) == graph.shape(self.node)
+        }) {
             (self.node, self.bias) = (user, Some(bias));
         }
     }
@@ -147,7 +160,9 @@ fn joined(graph: &mut Graph, products: &[Product]) {
     let Product { index, rows, terms, .. } = &products[0];
     // The tensor may itself have been joined before: look up its current node.
     let operands = graph.operands(products[0].product);
-    let Some(tensor) = operands.into_iter().find(|&operand| operand != products[0].weight) else { return };
+    let Some(tensor) = operands.into_iter().find(|&operand| operand != products[0].weight) else {
+        return;
+    };
     let widths: Vec<usize> = products.iter().map(Product::width).collect();
     let width: usize = widths.iter().sum();
     let with_bias = products.iter().all(|product| product.bias.is_some());
@@ -156,7 +171,8 @@ fn joined(graph: &mut Graph, products: &[Product]) {
 
     let (before, count) = (rows.len(), rows.len() + terms.len());
     let mut body = Program::default();
-    let factors = [0, 1].map(|access| body.push(Inst::Leaf(ContractionLeaf::Access(access)), DType::F32));
+    let factors =
+        [0, 1].map(|access| body.push(Inst::Leaf(ContractionLeaf::Access(access)), DType::F32));
     body.results = vec![body.binary(BinaryOp::Mul, factors[0], factors[1])];
     let extents = [&rows[..], terms, &[width]].concat();
     let columns = Affine::var(count);
@@ -194,9 +210,13 @@ fn joined(graph: &mut Graph, products: &[Product]) {
             Some((reshape, columns)) => {
                 let mut value = slice(graph, whole, rows, &columns, first);
                 for id in chain {
-                    let is_constant = |operand: &NodeId| matches!(graph.node(*operand).op, Op::Constant(_));
+                    let is_constant =
+                        |operand: &NodeId| matches!(graph.node(*operand).op, Op::Constant(_));
                     let mut operands = graph.operands(id);
-                    operands.iter_mut().filter(|operand| !is_constant(operand)).for_each(|operand| *operand = value);
+                    operands
+                        .iter_mut()
+                        .filter(|operand| !is_constant(operand))
+                        .for_each(|operand| *operand = value);
                     let ty = TensorType::new(graph.dtype(id), graph.shape(value));
                     let node = graph.node(id).clone();
                     value = graph.add(node.op, ty, &operands);
@@ -216,7 +236,12 @@ fn joined(graph: &mut Graph, products: &[Product]) {
 
 /// Follows the only readers of a node through operations with scalars to a reshape that splits only
 /// its columns. Returns these operations, the reshape, and the sizes of the new column axes.
-fn reshaped(graph: &Graph, from: NodeId, rows: &[usize], width: usize) -> (Vec<NodeId>, Option<(NodeId, Vec<usize>)>) {
+fn reshaped(
+    graph: &Graph,
+    from: NodeId,
+    rows: &[usize],
+    width: usize,
+) -> (Vec<NodeId>, Option<(NodeId, Vec<usize>)>) {
     let mut chain = Vec::new();
     let mut id = from;
     loop {
@@ -228,11 +253,16 @@ fn reshaped(graph: &Graph, from: NodeId, rows: &[usize], width: usize) -> (Vec<N
         let others = graph.operands(user).into_iter().filter(|&operand| operand != id);
         match &graph.node(user).op {
             Op::Unary(_) => chain.push(user),
-            Op::Binary(_) if others.clone().all(|other| matches!(graph.node(other).op, Op::Constant(_))) => {
+            Op::Binary(_)
+                if others.clone().all(|other| matches!(graph.node(other).op, Op::Constant(_))) =>
+            {
                 chain.push(user)
             }
             Op::Reshape => {
-                let columns = graph.shape(user).strip_prefix(rows).filter(|c| c.iter().product::<usize>() == width);
+                let columns = graph
+                    .shape(user)
+                    .strip_prefix(rows)
+                    .filter(|c| c.iter().product::<usize>() == width);
                 return match columns {
                     Some(columns) => (chain, Some((user, columns.to_vec()))),
                     None => none,
@@ -270,15 +300,26 @@ fn side_by_side(graph: &mut Graph, parts: &[NodeId], terms: &[usize], widths: &[
 }
 
 /// Returns columns of `whole`, from `first` on, with the shape `[rows, columns]`.
-fn slice(graph: &mut Graph, whole: NodeId, rows: &[usize], columns: &[usize], first: usize) -> NodeId {
+fn slice(
+    graph: &mut Graph,
+    whole: NodeId,
+    rows: &[usize],
+    columns: &[usize],
+    first: usize,
+) -> NodeId {
     let shape = [rows, columns].concat();
     let strides = TensorType::new(DType::F32, columns).strides();
-    let terms = strides.iter().enumerate().map(|(axis, &stride)| (rows.len() + axis, stride as i64));
+    let terms =
+        strides.iter().enumerate().map(|(axis, &stride)| (rows.len() + axis, stride as i64));
     let column = Affine::new(terms, first as i64).unwrap_or_default();
     let index = (0..rows.len()).map(Affine::var).chain([column]).collect();
     let place = (0..shape.len()).map(Affine::var).collect();
     let op = Contraction::of_tensor(Aggregation::Assign, DType::F32, &shape, place, index);
-    graph.add(Op::Contraction(Box::new(op)), TensorType::new(DType::F32, shape.as_slice()), &[whole])
+    graph.add(
+        Op::Contraction(Box::new(op)),
+        TensorType::new(DType::F32, shape.as_slice()),
+        &[whole],
+    )
 }
 
 #[cfg(test)]
@@ -327,7 +368,10 @@ graph f(%0) -> (Q = %8, K = %10)
     /// Sums under a constraint, or over other terms, are different products.
     #[test]
     fn products_of_other_terms_are_left_alone() {
-        for other in ["[n, u] (n: 0..4, u: 0..6, k: 0..3) where n - k >= 0", "[n, u] (n: 0..4, u: 0..6, k: 1..3)"] {
+        for other in [
+            "[n, u] (n: 0..4, u: 0..6, k: 0..3) where n - k >= 0",
+            "[n, u] (n: 0..4, u: 0..6, k: 1..3)",
+        ] {
             let graph = format!("\
 graph f(%0) -> (Q = %3, K = %4)
 %0 = input X : f32[4, 3]

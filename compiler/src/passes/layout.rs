@@ -43,8 +43,11 @@ pub fn layout(graph: &mut Graph) {
     if orders.is_empty() && copied.is_empty() {
         return;
     }
-    let moved: Vec<NodeId> =
-        order.iter().copied().filter(|id| orders.contains_key(id) && graph.is_output(*id)).collect();
+    let moved: Vec<NodeId> = order
+        .iter()
+        .copied()
+        .filter(|id| orders.contains_key(id) && graph.is_output(*id))
+        .collect();
     order.extend(moved.into_iter().map(|id| give_by_copy(graph, id)));
     let mut read: HashMap<NodeId, Vec<(usize, Order)>> = HashMap::new();
     for (id, product) in products {
@@ -82,7 +85,11 @@ fn give_by_copy(graph: &mut Graph, id: NodeId) -> NodeId {
     let copy = Op::Contraction(Box::new(Contraction::copy(node.ty.dtype, &node.ty.shape)));
     let copy = graph.add(copy, node.ty, &[id]);
     (graph.node_mut(copy).name, graph.node_mut(copy).origin) = (node.name, node.origin);
-    graph.outputs.iter_mut().filter(|(_, output)| *output == id).for_each(|(_, output)| *output = copy);
+    graph
+        .outputs
+        .iter_mut()
+        .filter(|(_, output)| *output == id)
+        .for_each(|(_, output)| *output = copy);
     copy
 }
 

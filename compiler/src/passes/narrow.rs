@@ -43,15 +43,19 @@ pub fn narrow(graph: &mut Graph, dtype: DType) {
                 });
             }
         }
-        let is_narrow = |access: usize| graph.dtype(operands[contraction.accesses[access].operand]) == dtype;
+        let is_narrow =
+            |access: usize| graph.dtype(operands[contraction.accesses[access].operand]) == dtype;
         let mut body = Program::default();
-        body.results = body.append(&contraction.body, |body: &mut Program<ContractionLeaf>, leaf, wide| match leaf {
-            ContractionLeaf::Access(access) if wide == DType::F32 && is_narrow(*access) => {
-                let value = body.push(Inst::Leaf(leaf.clone()), dtype);
-                body.cast(value, wide)
-            }
-            _ => body.push(Inst::Leaf(leaf.clone()), wide),
-        });
+        body.results =
+            body.append(&contraction.body, |body: &mut Program<ContractionLeaf>, leaf, wide| {
+                match leaf {
+                    ContractionLeaf::Access(access) if wide == DType::F32 && is_narrow(*access) => {
+                        let value = body.push(Inst::Leaf(leaf.clone()), dtype);
+                        body.cast(value, wide)
+                    }
+                    _ => body.push(Inst::Leaf(leaf.clone()), wide),
+                }
+            });
         contraction.body = body;
         graph.set(id, Op::Contraction(contraction), &operands);
     }
@@ -61,7 +65,8 @@ pub fn narrow(graph: &mut Graph, dtype: DType) {
 fn is_sum_of_products(contraction: &Contraction) -> bool {
     let Contraction { aggregation, body, .. } = contraction;
     let result = body.results[0];
-    let is_product = matches!(body.insts[result], (Inst::Binary(BinaryOp::Mul, a, b), DType::F32) if a != b);
+    let is_product =
+        matches!(body.insts[result], (Inst::Binary(BinaryOp::Mul, a, b), DType::F32) if a != b);
     *aggregation == Aggregation::Sum && is_product
 }
 

@@ -48,8 +48,12 @@ fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
         }
         give(&mut parts);
         let body = &parts.body;
-        let captures = parts.captures.iter().filter(|capture| slices.contains(&graph.storage(capture.outside)));
-        let mut inner: HashSet<NodeId> = parts.yields.iter().map(|value| body.storage(value.value)).collect();
+        let captures = parts
+            .captures
+            .iter()
+            .filter(|capture| slices.contains(&graph.storage(capture.outside)));
+        let mut inner: HashSet<NodeId> =
+            parts.yields.iter().map(|value| body.storage(value.value)).collect();
         parts.carries.iter().for_each(|carry| _ = inner.remove(&body.storage(carry.next)));
         inner.extend(parts.sequences.iter().map(|sequence| sequence.slice));
         inner.extend(captures.map(|capture| capture.inside));
@@ -68,7 +72,8 @@ fn wants_whole(graph: &Graph, id: NodeId, position: usize, is_reshaped: bool) ->
             is_reshaped || (sequences..sequences + scan.carries).contains(&position)
         }
         Op::Contraction(op) => {
-            is_reshaped && op.accesses.iter().any(|access| access.operand == position && !access.is_fixed())
+            is_reshaped
+                && op.accesses.iter().any(|access| access.operand == position && !access.is_fixed())
         }
         _ => false,
     }
@@ -80,13 +85,16 @@ fn give(parts: &mut Parts) {
     let mut places: HashMap<NodeId, usize> = HashMap::new();
     for number in 0..parts.carries.len() + parts.yields.len() {
         let stacked = number.checked_sub(parts.carries.len());
-        let given = stacked.map_or_else(|| parts.carries[number].next, |yielded| parts.yields[yielded].value);
+        let given = stacked
+            .map_or_else(|| parts.carries[number].next, |yielded| parts.yields[yielded].value);
         let stored = parts.body.storage(given);
         let taken = places.get(&stored).copied().unwrap_or(0);
         let is_written_there = match &parts.body.node(stored).op {
             Op::Input(_) | Op::Weight(_) | Op::Elements(_) => false,
             Op::PrngValue | Op::PrngState { .. } => taken == 0 && stacked.is_none(),
-            Op::Result { number } if is_carry(&parts.body, stored, *number) => taken == 0 && stacked.is_none(),
+            Op::Result { number } if is_carry(&parts.body, stored, *number) => {
+                taken == 0 && stacked.is_none()
+            }
             _ => taken < MOST_PLACES && (stacked.is_none() || given == stored),
         };
         if is_written_there {

@@ -49,8 +49,9 @@ fn share_sides(graph: &mut Graph, id: NodeId) {
     share(&mut parts.body);
     parts.refresh();
     for number in (1..parts.yields.len()).rev() {
-        let same =
-            |earlier: &Yield| (earlier.axis, earlier.value) == (parts.yields[number].axis, parts.yields[number].value);
+        let same = |earlier: &Yield| {
+            (earlier.axis, earlier.value) == (parts.yields[number].axis, parts.yields[number].value)
+        };
         if let Some(earlier) = parts.yields[..number].iter().position(same) {
             let results = parts.yields.remove(number).results;
             parts.yields[earlier].results.extend(results);
@@ -66,7 +67,9 @@ fn key(graph: &Graph, id: NodeId) -> (Op, TensorType, Vec<NodeId>) {
     let mut operands = graph.operands(id);
     match &mut op {
         Op::Binary(op) if op.is_commutative() => operands.sort_unstable(),
-        Op::Contraction(contraction) => contraction.indices.iter_mut().for_each(|index| index.name.clear()),
+        Op::Contraction(contraction) => {
+            contraction.indices.iter_mut().for_each(|index| index.name.clear())
+        }
         Op::Scan(scan) => scan.body.forget_names(),
         _ => {}
     }

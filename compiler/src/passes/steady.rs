@@ -17,9 +17,10 @@ use super::fold;
 /// it.
 pub(super) fn steady(graph: &mut Graph, id: NodeId) -> bool {
     let Some(mut parts) = graph.take_scan(id) else { return true };
-    let (captures, constants) = std::mem::take(&mut parts.captures)
-        .into_iter()
-        .partition(|capture| !matches!(graph.node(capture.outside).op, Op::Constant(_) | Op::Elements(_)));
+    let (captures, constants) =
+        std::mem::take(&mut parts.captures).into_iter().partition(|capture| {
+            !matches!(graph.node(capture.outside).op, Op::Constant(_) | Op::Elements(_))
+        });
     parts.captures = captures;
     for Capture { outside, inside } in constants {
         let node = graph.node(outside).clone();
@@ -29,8 +30,9 @@ pub(super) fn steady(graph: &mut Graph, id: NodeId) -> bool {
     parts.list();
     fold(&mut parts.body);
     parts.refresh();
-    let (steady, carries): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut parts.carries).into_iter().partition(|carry| carry.next == carry.before);
+    let (steady, carries): (Vec<_>, Vec<_>) = std::mem::take(&mut parts.carries)
+        .into_iter()
+        .partition(|carry| carry.next == carry.before);
     parts.carries = carries;
     // The results become reshapes to the same shape, which fold away in turn.
     for carry in steady {
@@ -39,7 +41,10 @@ pub(super) fn steady(graph: &mut Graph, id: NodeId) -> bool {
     }
     if parts.length == 0 {
         for carry in &mut parts.carries {
-            carry.results.drain(..).for_each(|result| graph.set(result, Op::Reshape, &[carry.first]));
+            carry
+                .results
+                .drain(..)
+                .for_each(|result| graph.set(result, Op::Reshape, &[carry.first]));
         }
         for result in parts.yields.iter_mut().flat_map(|value| value.results.drain(..)) {
             let nothing = TensorType::new(graph.dtype(result), [0]);

@@ -24,7 +24,9 @@ pub fn stretch(graph: &mut Graph) {
         if op.default || !op.is_sum_of_products() {
             continue;
         }
-        let long = |(index, &length): (&Affine, &usize)| length.next_multiple_of(stride(op, index, length));
+        let long = |(index, &length): (&Affine, &usize)| {
+            length.next_multiple_of(stride(op, index, length))
+        };
         let shape: Vec<usize> = op.output.iter().zip(&node.ty.shape).map(long).collect();
         if shape == node.ty.shape {
             continue;
@@ -42,7 +44,9 @@ fn stride(op: &Contraction, place: &Affine, length: usize) -> usize {
     let terms = place.terms().iter().filter(|(v, _)| op.indices[*v].varies());
     let factors: Vec<u64> = terms.map(|(_, factor)| factor.unsigned_abs()).collect();
     match factors[..] {
-        [a, b] if a.min(b) == 1 => usize::try_from(a.max(b)).ok().filter(|&s| s <= length / 3).unwrap_or(1),
+        [a, b] if a.min(b) == 1 => {
+            usize::try_from(a.max(b)).ok().filter(|&s| s <= length / 3).unwrap_or(1)
+        }
         _ => 1,
     }
 }

@@ -39,7 +39,10 @@ impl Add for Cost {
     type Output = Cost;
 
     fn add(self, other: Cost) -> Cost {
-        Cost { flops: self.flops.saturating_add(other.flops), bytes: self.bytes.saturating_add(other.bytes) }
+        Cost {
+            flops: self.flops.saturating_add(other.flops),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
     }
 }
 
@@ -48,26 +51,35 @@ impl Plan {
     pub fn cost(&self) -> Cost {
         let flops = |(step, turns): (&Step, u64)| self.step_cost(step).flops.saturating_mul(turns);
         let flops = self.steps.iter().zip(self.turns()).map(flops).fold(0, u64::saturating_add);
-        let passes = |content: &Content| matches!(content, Content::Temporary { .. } | Content::Carried);
-        let mut used: HashSet<BufferId> = self.outputs.iter().chain(&self.inputs).map(|port| port.buffer).collect();
+        let passes =
+            |content: &Content| matches!(content, Content::Temporary { .. } | Content::Carried);
+        let mut used: HashSet<BufferId> =
+            self.outputs.iter().chain(&self.inputs).map(|port| port.buffer).collect();
         used.extend(self.steps.iter().flat_map(|step| step.operands.iter().chain(&step.outputs)));
         used.extend(self.all_loops().flat_map(|around| &around.carries).map(|carry| carry.first));
-        let lasting = used.into_iter().map(|id| &self.buffers[id]).filter(|buffer| !passes(&buffer.content));
+        let lasting =
+            used.into_iter().map(|id| &self.buffers[id]).filter(|buffer| !passes(&buffer.content));
         Cost { flops, bytes: lasting.map(|buffer| buffer.bytes()).fold(0, u64::saturating_add) }
     }
 
     /// Returns the bytes of device memory that a run needs: inputs, outputs, weights, constants,
     /// kept buffers, and the slots of temporaries.
     pub fn memory(&self) -> u64 {
-        let has_own =
-            |content: &Content| !matches!(content, Content::Temporary { .. } | Content::Carried | Content::Over { .. });
-        let own = self.buffers.iter().filter(|buffer| has_own(&buffer.content)).map(|buffer| buffer.bytes());
+        let has_own = |content: &Content| {
+            !matches!(content, Content::Temporary { .. } | Content::Carried | Content::Over { .. })
+        };
+        let own = self
+            .buffers
+            .iter()
+            .filter(|buffer| has_own(&buffer.content))
+            .map(|buffer| buffer.bytes());
         own.chain(self.slots.iter().copied()).fold(0, u64::saturating_add)
     }
 
     /// Returns the sum of the [`Cost::roofline`]s of a run's launches.
     pub fn roofline(&self) -> f64 {
-        let seconds = |(step, turns)| self.step_cost(step).roofline(&self.profile.rates) * turns as f64;
+        let seconds =
+            |(step, turns)| self.step_cost(step).roofline(&self.profile.rates) * turns as f64;
         self.steps.iter().zip(self.turns()).map(seconds).sum()
     }
 
@@ -98,15 +110,26 @@ impl Plan {
     /// Returns the bytes that one launch uses of tensor `number` of a step. Operands are numbered
     /// first, then outputs.
     pub(super) fn used(&self, step: &Step, number: usize) -> u64 {
-        let id = step.operands.get(number).unwrap_or_else(|| &step.outputs[number - step.operands.len()]);
+        let id = step
+            .operands
+            .get(number)
+            .unwrap_or_else(|| &step.outputs[number - step.operands.len()]);
         let whole = self.buffers[*id].bytes();
         let Work::Nest(nest) = &self.routines[step.routine].work else { return whole };
         let positions: Vec<&Affine> = match number.checked_sub(nest.operands.len()) {
             Some(output) => vec![&nest.outputs[output].position],
-            None => nest.loads().filter(|load| load.operand == number).map(|load| &load.offset).collect(),
+            None => nest
+                .loads()
+                .filter(|load| load.operand == number)
+                .map(|load| &load.offset)
+                .collect(),
         };
-        let moves = |variable: &usize| positions.iter().all(|position| position.coefficient(*variable) != 0);
-        nest.loops().filter(moves).fold(whole, |bytes, variable| bytes / nest.axes[variable].extent as u64)
+        let moves = |variable: &usize| {
+            positions.iter().all(|position| position.coefficient(*variable) != 0)
+        };
+        nest.loops()
+            .filter(moves)
+            .fold(whole, |bytes, variable| bytes / nest.axes[variable].extent as u64)
     }
 }
 
@@ -118,13 +141,17 @@ fn flops(nest: &Nest) -> u64 {
         Some(_) => nest.accumulator().is_some_and(DType::is_float),
     };
     let of_points = operations(&nest.body) + u64::from(aggregates);
-    points.saturating_mul(of_points).saturating_add(places.saturating_mul(operations(&nest.epilogue)))
+    points
+        .saturating_mul(of_points)
+        .saturating_add(places.saturating_mul(operations(&nest.epilogue)))
 }
 
 /// Returns the number of instructions that compute with floats.
 fn operations(program: &Program<Leaf>) -> u64 {
     let counts = |inst: &Inst<Leaf>| match inst {
-        Inst::Unary(_, a) | Inst::Binary(_, a, _) | Inst::Leaf(Leaf::Statistic(_, a)) => program.dtype(*a).is_float(),
+        Inst::Unary(_, a) | Inst::Binary(_, a, _) | Inst::Leaf(Leaf::Statistic(_, a)) => {
+            program.dtype(*a).is_float()
+        }
         Inst::Const(_) | Inst::Leaf(_) | Inst::Select(..) | Inst::Cast(_) => false,
     };
     program.insts.iter().filter(|(inst, _)| counts(inst)).count() as u64

@@ -32,12 +32,14 @@ impl<'g> Draft<'g> {
             Work::Nest(nest) => schedule::divide(nest, self.profile),
             Work::PrngValue { .. } | Work::PrngState { .. } => None,
         };
-        let Some(Divided { first, first_operands, second, second_operands, parts }) = divided else {
+        let Some(Divided { first, first_operands, second, second_operands, parts }) = divided
+        else {
             return Ok(vec![step]);
         };
         let buffer = self.add_buffer(step.source, &parts, Content::passing(&parts))?;
-        let operands =
-            |numbers: Vec<usize>| numbers.into_iter().map(|number| step.operands[number]).collect::<Vec<BufferId>>();
+        let operands = |numbers: Vec<usize>| {
+            numbers.into_iter().map(|number| step.operands[number]).collect::<Vec<BufferId>>()
+        };
         let aggregates_parts = DraftStep {
             values: vec![self.value_names.unique(&format!("{}.parts", step.source.name()))],
             fused: step.fused.clone(),
@@ -48,7 +50,10 @@ impl<'g> Draft<'g> {
             source: step.source,
         };
         let operands = [operands(second_operands), vec![buffer]].concat();
-        Ok(vec![aggregates_parts, DraftStep { work: Work::Nest(Box::new(second)), operands, ..step }])
+        Ok(vec![
+            aggregates_parts,
+            DraftStep { work: Work::Nest(Box::new(second)), operands, ..step },
+        ])
     }
 }
 

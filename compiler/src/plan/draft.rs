@@ -113,8 +113,14 @@ impl<'g> Draft<'g> {
         }
         let prelude: Vec<Binding> = self.prelude.iter().map(binding).collect();
         let steps: Vec<Binding> = self.steps.iter().map(binding).collect();
-        Flow { buffers: &self.buffers, prelude: &prelude, steps: &steps, loops: &self.loops, outputs: &self.outputs }
-            .verify()
+        Flow {
+            buffers: &self.buffers,
+            prelude: &prelude,
+            steps: &steps,
+            loops: &self.loops,
+            outputs: &self.outputs,
+        }
+        .verify()
     }
 }
 

@@ -44,12 +44,19 @@ impl PlanError {
     /// compiler.
     pub fn diagnostic(&self, graph: &Graph) -> Option<Diagnostic> {
         let (code, value, help) = match self {
-            PlanError::TooLarge { value, .. } => ("E0290", value, "use smaller sizes, or the device `cpu`"),
-            PlanError::Unsupported { value, .. } => ("E0291", value, "use the device `cpu`, which has every type"),
+            PlanError::TooLarge { value, .. } => {
+                ("E0290", value, "use smaller sizes, or the device `cpu`")
+            }
+            PlanError::Unsupported { value, .. } => {
+                ("E0291", value, "use the device `cpu`, which has every type")
+            }
             PlanError::Exceeded { value, exceeded } => {
                 return Some(exceeded.at(span(graph, value).unwrap_or_default()));
             }
-            PlanError::Internal(_) | PlanError::Nest(_) | PlanError::InvalidNest(_) | PlanError::Schedule(_) => {
+            PlanError::Internal(_)
+            | PlanError::Nest(_)
+            | PlanError::InvalidNest(_)
+            | PlanError::Schedule(_) => {
                 return None;
             }
         };
@@ -60,7 +67,8 @@ impl PlanError {
 
 /// Returns the source location that computes a value of the graph, or of a scan's body.
 fn span(graph: &Graph, value: &str) -> Option<Span> {
-    let own = graph.ids().find(|&id| graph.value_name(id) == value).and_then(|id| graph.node(id).span);
+    let own =
+        graph.ids().find(|&id| graph.value_name(id) == value).and_then(|id| graph.node(id).span);
     own.or_else(|| {
         graph.ids().find_map(|id| match &graph.node(id).op {
             Op::Scan(scan) => span(&scan.body, value),

@@ -26,7 +26,10 @@ impl Plan {
     pub fn placement(&self) -> impl Iterator<Item = String> + '_ {
         self.all_steps().map(|step| {
             let routine = &self.routines[step.routine];
-            let schedule = routine.schedule.as_ref().map_or_else(String::new, |schedule| format!(", {schedule}"));
+            let schedule = routine
+                .schedule
+                .as_ref()
+                .map_or_else(String::new, |schedule| format!(", {schedule}"));
             format!("{}: {}{schedule}", step.name(), routine.name)
         })
     }
@@ -55,7 +58,9 @@ impl fmt::Display for Explanation<'_> {
                 writeln!(f, "    fused     {}", step.fused.join(", "))?;
             }
             let tensors = tensors(plan, &names, step);
-            let width = |column: usize| tensors.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+            let width = |column: usize| {
+                tensors.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+            };
             let widths = [0, 1].map(width);
             for (row, [name, ty, rest]) in tensors.iter().enumerate() {
                 let head = match row {
@@ -107,19 +112,31 @@ fn reasons(routine: &Routine) -> Vec<(&'static str, String)> {
     let grid = |kernel: &Kernel| {
         let workgroups: u64 = kernel.grid.iter().map(|&count| u64::from(count)).product();
         let invocations: u64 = kernel.workgroup.iter().map(|&size| u64::from(size)).product();
-        format!("{}, {} of {invocations} invocations", routine.name, counted(workgroups as usize, "workgroup"))
+        format!(
+            "{}, {} of {invocations} invocations",
+            routine.name,
+            counted(workgroups as usize, "workgroup")
+        )
     };
-    let mut lines = vec![("kernel", routine.kernel.as_ref().map_or_else(|| routine.name.clone(), grid))];
+    let mut lines =
+        vec![("kernel", routine.kernel.as_ref().map_or_else(|| routine.name.clone(), grid))];
     match &routine.work {
         Work::Nest(nest) => {
             lines.push(("axes", axes(nest)));
             if let Some(schedule) = &routine.schedule {
                 let tuned = if routine.choice == Choice::Tuned { ", tuned" } else { "" };
-                lines.extend([("schedule", format!("{schedule}{tuned}")), ("because", schedule.reason(nest))]);
+                lines.extend([
+                    ("schedule", format!("{schedule}{tuned}")),
+                    ("because", schedule.reason(nest)),
+                ]);
             }
         }
-        Work::PrngValue { elements } => lines.push(("is", format!("a generator of {elements} numbers"))),
-        Work::PrngState { elements } => lines.push(("is", format!("a generator's state after {elements} numbers"))),
+        Work::PrngValue { elements } => {
+            lines.push(("is", format!("a generator of {elements} numbers")))
+        }
+        Work::PrngState { elements } => {
+            lines.push(("is", format!("a generator's state after {elements} numbers")))
+        }
     }
     lines
 }
@@ -127,10 +144,13 @@ fn reasons(routine: &Routine) -> Vec<(&'static str, String)> {
 /// Describes the axes by their roles, if the nest has roles.
 fn axes(nest: &Nest) -> String {
     let list = |name: &str, axes: &mut dyn Iterator<Item = &Axis>| {
-        let axes: Vec<String> = axes.map(|axis| format!("{}: {}", axis.name, axis.extent)).collect();
+        let axes: Vec<String> =
+            axes.map(|axis| format!("{}: {}", axis.name, axis.extent)).collect();
         (!axes.is_empty()).then(|| format!("{name} {}", axes.join(", ")))
     };
-    let of = |name: &str, numbers: &[usize]| list(name, &mut numbers.iter().map(|&axis| &nest.axes[axis]));
+    let of = |name: &str, numbers: &[usize]| {
+        list(name, &mut numbers.iter().map(|&axis| &nest.axes[axis]))
+    };
     let parts = match nest.roles() {
         Some(roles) => vec![
             of("batch", &roles.batch),

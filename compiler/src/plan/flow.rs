@@ -35,7 +35,9 @@ impl Flow<'_> {
             writer: vec![None; self.buffers.len()],
         };
         for (number, step) in self.prelude.iter().enumerate() {
-            memory.run(step, number).map_err(|fault| format!("step {number} of the prelude: {fault}"))?;
+            memory
+                .run(step, number)
+                .map_err(|fault| format!("step {number} of the prelude: {fault}"))?;
         }
         memory.run_all(0..self.steps.len(), self.loops)?;
         self.outputs.iter().try_for_each(|output| {
@@ -62,10 +64,14 @@ impl Memory<'_> {
         for around in loops {
             let Range { start, end } = around.steps;
             if start < next || end <= start || end > steps.end || around.length == 0 {
-                return Err(format!("a loop of {} turns repeats the steps {start}..{end}", around.length));
+                return Err(format!(
+                    "a loop of {} turns repeats the steps {start}..{end}",
+                    around.length
+                ));
             }
             self.run_range(next..start)?;
-            self.run_loop(around).map_err(|fault| format!("in the loop of the steps {start}..{end}, {fault}"))?;
+            self.run_loop(around)
+                .map_err(|fault| format!("in the loop of the steps {start}..{end}, {fault}"))?;
             next = end;
         }
         self.run_range(next..steps.end)
@@ -74,7 +80,8 @@ impl Memory<'_> {
     fn run_range(&mut self, steps: Range<usize>) -> Result<(), String> {
         for number in steps {
             let step = &self.flow.steps[number];
-            self.run(step, self.flow.prelude.len() + number).map_err(|fault| format!("step {number}: {fault}"))?;
+            self.run(step, self.flow.prelude.len() + number)
+                .map_err(|fault| format!("step {number}: {fault}"))?;
         }
         Ok(())
     }
@@ -83,12 +90,14 @@ impl Memory<'_> {
     /// carry of the loop around, which no step names.
     fn run_loop(&mut self, around: &Loop) -> Result<(), String> {
         for carry in &around.carries {
-            self.read(carry.first).map_err(|fault| format!("the first value of `{}`: {fault}", carry.name))?;
+            self.read(carry.first)
+                .map_err(|fault| format!("the first value of `{}`: {fault}", carry.name))?;
             self.holds[carry.before] = true;
         }
         self.run_all(around.steps.clone(), &around.loops)?;
         for carry in &around.carries {
-            self.read(carry.next).map_err(|fault| format!("the next value of `{}`: {fault}", carry.name))?;
+            self.read(carry.next)
+                .map_err(|fault| format!("the next value of `{}`: {fault}", carry.name))?;
             self.holds[carry.last] = true;
         }
         // The aliases have no meaning after the loop.

@@ -35,12 +35,19 @@ impl Plan {
     }
 
     /// Calls `launch` for every launch of the prelude, in order, up to the first error.
-    pub fn prelude_launches<E>(&self, launch: impl FnMut(&Launch) -> Result<(), E>) -> Result<(), E> {
+    pub fn prelude_launches<E>(
+        &self,
+        launch: impl FnMut(&Launch) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.walk(&self.prelude, &[], launch)
     }
 
     /// Does the same for other loops than the plan's, which repeat the same steps.
-    pub(super) fn launches_of<E>(&self, loops: &[Loop], launch: impl FnMut(&Launch) -> Result<(), E>) -> Result<(), E> {
+    pub(super) fn launches_of<E>(
+        &self,
+        loops: &[Loop],
+        launch: impl FnMut(&Launch) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.walk(&self.steps, loops, launch)
     }
 
@@ -82,7 +89,8 @@ impl<'p, E, F: FnMut(&Launch) -> Result<(), E>> Walk<'p, F> {
     fn step(&mut self, number: usize) -> Result<(), E> {
         let step = &self.steps[number];
         self.buffers.clear();
-        self.buffers.extend(step.operands.iter().chain(&step.outputs).map(|&buffer| self.real[buffer]));
+        self.buffers
+            .extend(step.operands.iter().chain(&step.outputs).map(|&buffer| self.real[buffer]));
         let (operands, outputs) = self.buffers.split_at(step.operands.len());
         (self.launch)(&Launch { number, step, turns: &self.turns, operands, outputs })
     }

@@ -25,7 +25,10 @@ pub(crate) fn memory(mut plan: Plan, budget: &Budget) -> Result<Plan, PlanError>
 fn assign_slots(plan: &mut Plan) {
     let mut lives: Vec<Option<Life>> = vec![None; plan.buffers.len()];
     for (number, step) in plan.all_steps().enumerate() {
-        step.operands.iter().chain(&step.outputs).for_each(|&buffer| meet(&mut lives, buffer, number));
+        step.operands
+            .iter()
+            .chain(&step.outputs)
+            .for_each(|&buffer| meet(&mut lives, buffer, number));
     }
     let ahead = plan.prelude.len();
     for around in plan.all_loops() {
@@ -54,7 +57,8 @@ fn assign_slots(plan: &mut Plan) {
         for buffer in begin {
             let bytes = buffers[buffer].bytes();
             let Content::Temporary { slot } = &mut buffers[buffer].content else { continue };
-            let fitting = free.iter().copied().filter(|&s| slots[s] >= bytes).min_by_key(|&s| slots[s]);
+            let fitting =
+                free.iter().copied().filter(|&s| slots[s] >= bytes).min_by_key(|&s| slots[s]);
             let chosen = fitting.or_else(|| free.iter().copied().max_by_key(|&s| slots[s]));
             *slot = match chosen {
                 Some(chosen) => {

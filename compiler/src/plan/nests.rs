@@ -41,12 +41,21 @@ fn updates(weights: &[Port], outputs: &[Port]) -> Vec<(usize, usize)> {
     let numbers: HashMap<&str, usize> =
         outputs.iter().enumerate().map(|(number, output)| (output.name.as_str(), number)).collect();
     let output = |weight: &Port| numbers.get(weight.name.as_str()).copied();
-    weights.iter().enumerate().filter_map(|(number, weight)| Some((number, output(weight)?))).collect()
+    weights
+        .iter()
+        .enumerate()
+        .filter_map(|(number, weight)| Some((number, output(weight)?)))
+        .collect()
 }
 
 impl<'g> Draft<'g> {
     /// Adds a buffer for each input or weight that the caller gives.
-    fn given(&mut self, scope: &mut Scope, nodes: &[NodeId], content: &Content) -> Result<Vec<Port>, PlanError> {
+    fn given(
+        &mut self,
+        scope: &mut Scope,
+        nodes: &[NodeId],
+        content: &Content,
+    ) -> Result<Vec<Port>, PlanError> {
         let ports = nodes.iter().map(|&id| {
             let buffer = self.add_place(scope, id, content.clone())?.buffer;
             let name = scope.graph.value_name(id);
@@ -87,7 +96,10 @@ impl<'g> Draft<'g> {
                 let name = self.value_names.unique(&graph.value_name(root));
                 values.resize(values.len() + own.len(), name);
             }
-            roots.push((root, own.iter().map(|place| place.window.clone()).collect::<Vec<Window>>()));
+            roots.push((
+                root,
+                own.iter().map(|place| place.window.clone()).collect::<Vec<Window>>(),
+            ));
             places.extend(own);
         }
         if graph.node(root).ty.elements() == 0 {
@@ -97,9 +109,12 @@ impl<'g> Draft<'g> {
             Op::PrngValue | Op::PrngState { .. } => generator(scope, root, &places)?,
             _ => {
                 let memory = |id| scope.window(id);
-                let (nest, operands) = nest::build(graph, group.members(&roots), &memory, &scope.loops)?;
+                let (nest, operands) =
+                    nest::build(graph, group.members(&roots), &memory, &scope.loops)?;
                 if !nest.inner.is_empty() && nest.attention().is_none() {
-                    return Err(PlanError::Internal("a nest of products that has no kernel".into()));
+                    return Err(PlanError::Internal(
+                        "a nest of products that has no kernel".into(),
+                    ));
                 }
                 (nest.name.clone(), Work::Nest(Box::new(nest)), operands)
             }
@@ -107,18 +122,32 @@ impl<'g> Draft<'g> {
         let operands = operands.into_iter().map(|id| Ok(self.stored(scope, id)?.buffer));
         let operands = operands.collect::<Result<Vec<BufferId>, PlanError>>()?;
         let outputs = places.iter().map(|place| place.buffer).collect();
-        self.steps.push(DraftStep { values, fused, routine, work, operands, outputs, source: scope.source(root) });
+        self.steps.push(DraftStep {
+            values,
+            fused,
+            routine,
+            work,
+            operands,
+            outputs,
+            source: scope.source(root),
+        });
         Ok(())
     }
 
     /// Adds the steps of a scan. Returns their loop, or `None` if there is nothing to compute.
-    fn add_scan(&mut self, scope: &mut Scope<'_, 'g>, id: NodeId, scan: &'g Scan) -> Result<Option<Loop>, PlanError> {
+    fn add_scan(
+        &mut self,
+        scope: &mut Scope<'_, 'g>,
+        id: NodeId,
+        scan: &'g Scan,
+    ) -> Result<Option<Loop>, PlanError> {
         let (graph, body) = (scope.graph, &scan.body);
         if scan.length == 0 {
             return Err(PlanError::Internal("a scan of no steps has not been folded".into()));
         }
         let groups = scope.groups.bodies.get(&id);
-        let groups = groups.ok_or_else(|| PlanError::Internal("the body of a scan has no groups".into()))?;
+        let groups =
+            groups.ok_or_else(|| PlanError::Internal("the body of a scan has no groups".into()))?;
         let operands = graph.operands(id).into_iter().map(|operand| self.read(scope, operand));
         let operands = operands.collect::<Result<Vec<Place>, PlanError>>()?;
         let mut results: Vec<Vec<Place>> = vec![Vec::new(); body.outputs.len()];
@@ -140,7 +169,14 @@ impl<'g> Draft<'g> {
         }
         let mut carries = Vec::with_capacity(scan.carries);
         for (number, (input, first)) in inputs.by_ref().take(scan.carries).enumerate() {
-            carries.push(self.add_carry(&mut inner, scan, number, input, first, &results[number])?);
+            carries.push(self.add_carry(
+                &mut inner,
+                scan,
+                number,
+                input,
+                first,
+                &results[number],
+            )?);
         }
         inner.places.extend(inputs);
         for (number, &axis) in scan.yields.iter().enumerate() {
@@ -171,7 +207,11 @@ impl<'g> Draft<'g> {
         let last = match results {
             [] => self.add_buffer(source, ty, Content::passing(ty))?,
             [place] if place.window.is_whole() => place.buffer,
-            _ => return Err(PlanError::Internal("a carry whose last value is several or a part".into())),
+            _ => {
+                return Err(PlanError::Internal(
+                    "a carry whose last value is several or a part".into(),
+                ));
+            }
         };
         if !first.window.is_whole() {
             return Err(PlanError::Internal("a carry whose first value is a part".into()));
@@ -182,16 +222,27 @@ impl<'g> Draft<'g> {
             before: self.add_buffer(source, ty, Content::Carried)?,
             next: self.add_buffer(source, ty, Content::Carried)?,
             last,
-            other: if scan.length == 1 { last } else { self.add_buffer(source, ty, Content::passing(ty))? },
+            other: if scan.length == 1 {
+                last
+            } else {
+                self.add_buffer(source, ty, Content::passing(ty))?
+            },
         };
         inner.places.insert(input, Place { buffer: carry.before, window: Window::whole(ty) });
-        inner.want(inner.graph.outputs[number].1, Place { buffer: carry.next, window: Window::whole(ty) });
+        inner.want(
+            inner.graph.outputs[number].1,
+            Place { buffer: carry.next, window: Window::whole(ty) },
+        );
         Ok(carry)
     }
 }
 
 /// Returns the work of a random number generator, its name, and the node with its state.
-fn generator(scope: &Scope, root: NodeId, places: &[Place]) -> Result<(String, Work, Vec<NodeId>), PlanError> {
+fn generator(
+    scope: &Scope,
+    root: NodeId,
+    places: &[Place],
+) -> Result<(String, Work, Vec<NodeId>), PlanError> {
     let graph = scope.graph;
     let work = match graph.node(root).op {
         Op::PrngState { elements } => Work::PrngState { elements },

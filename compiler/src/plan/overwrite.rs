@@ -52,7 +52,8 @@ fn behind_readers(
         return None;
     }
     let reads = |step: &DraftStep, id: BufferId| step.operands.contains(&id);
-    let mut last = steps.iter().rposition(|step| reads(step, weight)).map_or(writer, |last| last.max(writer));
+    let mut last =
+        steps.iter().rposition(|step| reads(step, weight)).map_or(writer, |last| last.max(writer));
     for around in loops.iter().filter(|around| around.steps.start > writer) {
         if begins_with(around, weight) || around.steps.contains(&last) {
             last = last.max(around.steps.end - 1);
@@ -63,10 +64,13 @@ fn behind_readers(
         _ => false,
     };
     let mut between = steps[writer + 1..=last].iter();
-    let mut loops_between = loops.iter().filter(|around| (writer..=last).contains(&around.steps.start));
-    let written = |step: &DraftStep| steps[writer].outputs.iter().any(|&output| reads(step, output));
+    let mut loops_between =
+        loops.iter().filter(|around| (writer..=last).contains(&around.steps.start));
+    let written =
+        |step: &DraftStep| steps[writer].outputs.iter().any(|&output| reads(step, output));
     if between.any(|step| written(step) || step.outputs.iter().any(overwrites))
-        || loops_between.any(|around| steps[writer].outputs.iter().any(|&output| begins_with(around, output)))
+        || loops_between
+            .any(|around| steps[writer].outputs.iter().any(|&output| begins_with(around, output)))
     {
         return None;
     }
@@ -77,10 +81,13 @@ fn behind_readers(
 
 /// Returns whether a step reads a weight, if at all, only at the place that it writes.
 fn is_in_place(step: &DraftStep, weight: BufferId, next: BufferId) -> bool {
-    let (Work::Nest(nest), Some(output)) = (&step.work, step.outputs.iter().position(|&output| output == next)) else {
+    let (Work::Nest(nest), Some(output)) =
+        (&step.work, step.outputs.iter().position(|&output| output == next))
+    else {
         return false;
     };
-    let operands: Vec<usize> = (0..step.operands.len()).filter(|&operand| step.operands[operand] == weight).collect();
+    let operands: Vec<usize> =
+        (0..step.operands.len()).filter(|&operand| step.operands[operand] == weight).collect();
     match operands[..] {
         [] => true,
         [operand] => nest.may_overwrite(output, operand),
@@ -90,7 +97,8 @@ fn is_in_place(step: &DraftStep, weight: BufferId, next: BufferId) -> bool {
 
 /// Returns whether a loop, or one within it, carries a value whose first value is in this buffer.
 fn begins_with(around: &Loop, id: BufferId) -> bool {
-    around.carries.iter().any(|carry| carry.first == id) || around.loops.iter().any(|inner| begins_with(inner, id))
+    around.carries.iter().any(|carry| carry.first == id)
+        || around.loops.iter().any(|inner| begins_with(inner, id))
 }
 
 /// Moves a loop one step ahead.

@@ -24,7 +24,10 @@ pub(crate) struct Scheduled<'g> {
 }
 
 /// Chooses a schedule for each different work of the steps. Schedules in `tuned` take precedence.
-pub(crate) fn schedules<'g>(mut draft: Draft<'g>, tuned: &Tuned) -> Result<Scheduled<'g>, PlanError> {
+pub(crate) fn schedules<'g>(
+    mut draft: Draft<'g>,
+    tuned: &Tuned,
+) -> Result<Scheduled<'g>, PlanError> {
     let (prelude, steps) = (std::mem::take(&mut draft.prelude), std::mem::take(&mut draft.steps));
     let mut routines = Routines {
         profile: draft.profile,
@@ -36,8 +39,10 @@ pub(crate) fn schedules<'g>(mut draft: Draft<'g>, tuned: &Tuned) -> Result<Sched
         of_work: HashMap::new(),
         names: Names::default(),
     };
-    let prelude = prelude.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
-    let steps = steps.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
+    let prelude =
+        prelude.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
+    let steps =
+        steps.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
     let plan = Plan {
         name: draft.graph.name.clone(),
         profile: draft.profile.clone(),
@@ -57,7 +62,9 @@ pub(crate) fn schedules<'g>(mut draft: Draft<'g>, tuned: &Tuned) -> Result<Sched
 
 /// Returns for each buffer whether its value seldom changes from run to run.
 fn kept(draft: &Draft) -> Vec<bool> {
-    let is_kept = |content: &Content| matches!(content, Content::Weight | Content::Constant(_) | Content::Kept);
+    let is_kept = |content: &Content| {
+        matches!(content, Content::Weight | Content::Constant(_) | Content::Kept)
+    };
     let mut kept: Vec<bool> = draft.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
     draft.updates.iter().for_each(|(weight, _)| kept[draft.weights[*weight].buffer] = false);
     kept
@@ -76,7 +83,9 @@ pub(crate) fn kernels(scheduled: Scheduled) -> Result<Plan, PlanError> {
             (Work::PrngState { elements }, _) if shader => {
                 Some(schedule::prng_state(&routine.name, *elements).map_err(error)?)
             }
-            (Work::Nest(nest), Some(schedule)) => schedule::kernel(nest, schedule, &plan.profile).map_err(error)?,
+            (Work::Nest(nest), Some(schedule)) => {
+                schedule::kernel(nest, schedule, &plan.profile).map_err(error)?
+            }
             _ => None,
         };
     }
@@ -102,8 +111,10 @@ struct Routines<'a, 'g> {
 impl<'g> Routines<'_, 'g> {
     fn step(&mut self, step: DraftStep<'g>) -> Result<Step, PlanError> {
         let DraftStep { values, fused, routine, work, operands, outputs, source } = step;
-        let is_native = self.profile.execution == Execution::Native && matches!(work, Work::Nest(_));
-        let kept = if is_native { operands.iter().map(|&id| self.kept[id]).collect() } else { Vec::new() };
+        let is_native =
+            self.profile.execution == Execution::Native && matches!(work, Work::Nest(_));
+        let kept =
+            if is_native { operands.iter().map(|&id| self.kept[id]).collect() } else { Vec::new() };
         let routine = self.routine(source, &routine, work, kept)?;
         Ok(Step { values, fused, routine, operands, outputs })
     }
@@ -125,7 +136,8 @@ impl<'g> Routines<'_, 'g> {
             Work::Nest(nest) => nest.body.insts.len() + nest.epilogue.insts.len(),
             Work::PrngValue { .. } | Work::PrngState { .. } => 0,
         };
-        let counted = source.graph.budget.spend(ROUTINE_UNITS + INSTRUCTION_UNITS * instructions as u64);
+        let counted =
+            source.graph.budget.spend(ROUTINE_UNITS + INSTRUCTION_UNITS * instructions as u64);
         counted.map_err(|exceeded| source.exceeded(exceeded))?;
         let (mut schedule, mut choice, mut native) = (None, Choice::Predicted, None);
         if let Work::Nest(nest) = &work {
@@ -135,7 +147,9 @@ impl<'g> Routines<'_, 'g> {
                 Execution::Native => {
                     let program = NativeProgram::new(nest, self.profile, &|operand| key.1[operand]);
                     let others = self.of_work.get(&key.0).into_iter().flatten();
-                    let is_same = |id: &&RoutineId| self.all[**id].native.as_ref().is_some_and(|n| n.equals(&program));
+                    let is_same = |id: &&RoutineId| {
+                        self.all[**id].native.as_ref().is_some_and(|n| n.equals(&program))
+                    };
                     if let Some(&same) = others.into_iter().find(is_same) {
                         self.by_work.insert(key, same);
                         return Ok(same);
@@ -157,7 +171,14 @@ impl<'g> Routines<'_, 'g> {
             program.name.clone_from(&name);
         }
         let number = self.all.len();
-        self.all.push(Routine { name, work, schedule, choice, kernel: None, native: native.map(Arc::new) });
+        self.all.push(Routine {
+            name,
+            work,
+            schedule,
+            choice,
+            kernel: None,
+            native: native.map(Arc::new),
+        });
         self.sources.push(source);
         self.of_work.entry(key.0.clone()).or_default().push(number);
         self.by_work.insert(key, number);

@@ -35,7 +35,8 @@ impl Place {
     /// Returns the same elements in another shape.
     fn reshaped(self, shape: &[usize]) -> Result<Place, PlanError> {
         let window = self.window.reshaped(shape);
-        let window = window.ok_or_else(|| PlanError::Internal("a reshape of a part of a tensor".into()))?;
+        let window =
+            window.ok_or_else(|| PlanError::Internal("a reshape of a part of a tensor".into()))?;
         Ok(Place { window, ..self })
     }
 }
@@ -63,11 +64,13 @@ impl<'a, 'g> Scope<'a, 'g> {
         let mut seen: HashSet<NodeId> = roots.iter().copied().collect();
         while let Some(id) = pending.pop() {
             values.push(id);
-            let unmet = |id: &NodeId| self.window(self.graph.storage(*id)).is_none() && seen.insert(*id);
+            let unmet =
+                |id: &NodeId| self.window(self.graph.storage(*id)).is_none() && seen.insert(*id);
             pending.extend(self.graph.operands(id).into_iter().filter(unmet));
         }
         values.sort_unstable();
-        let mut names: Vec<String> = values.into_iter().map(|id| self.graph.value_name(id)).collect();
+        let mut names: Vec<String> =
+            values.into_iter().map(|id| self.graph.value_name(id)).collect();
         names.retain(|name| !name.starts_with('%'));
         names.dedup();
         names
@@ -83,14 +86,23 @@ impl<'a, 'g> Scope<'a, 'g> {
 
 impl Draft<'_> {
     /// Returns the locations to which a group or a scan writes a value. Readers read one of them.
-    pub(super) fn places(&mut self, scope: &mut Scope, id: NodeId) -> Result<Vec<Place>, PlanError> {
+    pub(super) fn places(
+        &mut self,
+        scope: &mut Scope,
+        id: NodeId,
+    ) -> Result<Vec<Place>, PlanError> {
         let mut places = scope.wanted.remove(&id).unwrap_or_default();
         if places.is_empty() {
             let is_shown = scope.loops.is_empty() && scope.outputs.contains(&id);
             let passing = Content::passing(&scope.graph.node(id).ty);
-            places.push(self.add_place(scope, id, if is_shown { Content::Output } else { passing })?);
+            places.push(self.add_place(
+                scope,
+                id,
+                if is_shown { Content::Output } else { passing },
+            )?);
         }
-        let read = places.iter().find(|place| place.window.is_whole()).unwrap_or(&places[0]).clone();
+        let read =
+            places.iter().find(|place| place.window.is_whole()).unwrap_or(&places[0]).clone();
         scope.places.insert(id, read.reshaped(scope.graph.shape(id))?);
         Ok(places)
     }
@@ -110,14 +122,23 @@ impl Draft<'_> {
             return Err(PlanError::Internal("what is not in memory is read from there".into()));
         };
         let tensor = Tensor::from_scalars(node.ty.clone(), values.iter().copied());
-        let tensor = tensor.ok_or_else(|| PlanError::Internal("a constant of another length".into()))?;
+        let tensor =
+            tensor.ok_or_else(|| PlanError::Internal("a constant of another length".into()))?;
         self.add_place(scope, id, Content::Constant(tensor))
     }
 
     /// Adds a buffer for one node.
-    pub(super) fn add_place(&mut self, scope: &mut Scope, id: NodeId, content: Content) -> Result<Place, PlanError> {
+    pub(super) fn add_place(
+        &mut self,
+        scope: &mut Scope,
+        id: NodeId,
+        content: Content,
+    ) -> Result<Place, PlanError> {
         let ty = &scope.graph.node(id).ty;
-        let place = Place { buffer: self.add_buffer(scope.source(id), ty, content)?, window: Window::whole(ty) };
+        let place = Place {
+            buffer: self.add_buffer(scope.source(id), ty, content)?,
+            window: Window::whole(ty),
+        };
         scope.places.insert(id, place.clone());
         Ok(place)
     }

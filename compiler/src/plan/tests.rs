@@ -57,7 +57,9 @@ fn equal_layers_share_a_kernel_and_steps_are_named_by_their_values() {
        1  encoder[1].ff.Y  dense_relu          f32[8, 16]  slot 1  1.6 KB   512 B        4.4K  5.3 ns  encoder[0].ff.Y, encoder[1].ff.Kernel, encoder[1].ff.Bias
        2  Y                dense_relu_softmax  f32[8, 16]  output  1.6 KB   512 B        5.0K  5.3 ns  encoder[1].ff.Y, encoder[2].ff.Kernel, encoder[2].ff.Bias
     ");
-    let shared = |profile: &Profile| plan(ENCODERS, profile).steps.iter().map(|step| step.routine).collect::<Vec<_>>();
+    let shared = |profile: &Profile| {
+        plan(ENCODERS, profile).steps.iter().map(|step| step.routine).collect::<Vec<_>>()
+    };
     // On a shader profile, the last product is fused with the softmax of its rows.
     assert_eq!(shared(&Profile::generic()), [0, 0, 1]);
     assert_eq!(shared(&Profile::cpu()), [0, 0, 0, 1]);
@@ -87,7 +89,8 @@ graph g(%0, %1, %2) -> (A = %3, B = %4, C = %5, D = %6)
     let steps: Vec<_> = plan.steps.iter().map(|step| (step.name(), step.routine)).collect();
     assert_eq!(
         steps,
-        [("Y", 0), ("Y_2", 1), ("Y_2_2", 2), ("Y_3", 2)].map(|(name, routine)| (name.to_owned(), routine))
+        [("Y", 0), ("Y_2", 1), ("Y_2_2", 2), ("Y_3", 2)]
+            .map(|(name, routine)| (name.to_owned(), routine))
     );
 }
 
@@ -191,7 +194,11 @@ graph choice(%0, %1) -> (Y = %5)
 #[test]
 fn costs_of_steps() {
     let plan = plan(ENCODERS, &Profile::generic());
-    let steps = plan.steps.iter().map(|step| plan.step_cost(step)).fold(Cost::default(), std::ops::Add::add);
+    let steps = plan
+        .steps
+        .iter()
+        .map(|step| plan.step_cost(step))
+        .fold(Cost::default(), std::ops::Add::add);
     let lasting = 4 * (8 * 16 + 3 * (16 * 16 + 16) + 8 * 16);
     let temporary = |reads: u64, elements: u64| 4 * (1 + reads) * elements;
     // The result of each layer, except for the last, is read by one step.
@@ -250,7 +257,10 @@ fn a_scan_is_a_loop_of_the_same_kernels_at_every_length() {
         let plans = [1, 5, 500].map(|length| plan(&recurrent(length), &profile));
         for (plan, length) in plans.iter().zip([1, 5, 500]) {
             let names: Vec<_> = plan.routines.iter().map(|routine| &routine.name).collect();
-            assert_eq!(names, plans[0].routines.iter().map(|routine| &routine.name).collect::<Vec<_>>());
+            assert_eq!(
+                names,
+                plans[0].routines.iter().map(|routine| &routine.name).collect::<Vec<_>>()
+            );
             assert_eq!((plan.steps.len(), plan.loops[0].length), (plans[0].steps.len(), length));
             let mut launches = 0;
             plan.launches(|_| {

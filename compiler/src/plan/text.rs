@@ -11,14 +11,16 @@ use crate::profile::Rates;
 /// time is the least that a device of the profile's rates needs for a launch.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (steps, routines) = (counted(self.all_steps().count(), "step"), counted(self.routines.len(), "kernel"));
+        let (steps, routines) =
+            (counted(self.all_steps().count(), "step"), counted(self.routines.len(), "kernel"));
         write!(f, "plan {} for {}: {steps} of {routines}", self.name, self.profile.name)?;
         if !self.prelude.is_empty() {
             write!(f, ", {} of them once", self.prelude.len())?;
         }
         f.write_str("\n")?;
-        let ports =
-            |ports: &[Port]| ports.iter().map(|p| format!("{}: {}", p.name, p.ty)).collect::<Vec<_>>().join(", ");
+        let ports = |ports: &[Port]| {
+            ports.iter().map(|p| format!("{}: {}", p.name, p.ty)).collect::<Vec<_>>().join(", ")
+        };
         let total = |is_counted: fn(&Content) -> bool| {
             let buffers = || self.buffers.iter().filter(|buffer| is_counted(&buffer.content));
             (buffers().count(), bytes(buffers().map(|buffer| buffer.bytes()).sum()))
@@ -56,18 +58,35 @@ impl Plan {
     fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (traffic, least) = (self.traffic(), self.least_traffic());
         let times = traffic as f64 / least.max(1) as f64;
-        writeln!(f, "    traffic      {:>9}  {times:.2} times the least, {}", bytes(traffic), bytes(least))?;
+        writeln!(
+            f,
+            "    traffic      {:>9}  {times:.2} times the least, {}",
+            bytes(traffic),
+            bytes(least)
+        )?;
         writeln!(f, "    operations   {:>9}", scaled(self.cost().flops, ""))?;
         let Rates { flops, memory, .. } = self.profile.rates;
-        let speed = format!("{}FLOP/s and {}B/s", scaled(flops as u64, " "), scaled(memory as u64, " "));
+        let speed =
+            format!("{}FLOP/s and {}B/s", scaled(flops as u64, " "), scaled(memory as u64, " "));
         writeln!(f, "    time         {:>9}  at least, with {speed}", seconds(self.roofline()))
     }
 
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.buffer_names();
         let mut rows = vec![
-            ["step", "value", "kernel", "type", "in", "reads", "writes", "operations", "time", "operands"]
-                .map(String::from),
+            [
+                "step",
+                "value",
+                "kernel",
+                "type",
+                "in",
+                "reads",
+                "writes",
+                "operations",
+                "time",
+                "operands",
+            ]
+            .map(String::from),
         ];
         let ahead = self.prelude.len();
         let mut headings = vec![Vec::new(); self.all_steps().count()];
@@ -76,9 +95,12 @@ impl Plan {
             let list = |of: &dyn Fn(usize) -> String, ids: &[usize]| {
                 ids.iter().map(|&id| of(id)).collect::<Vec<_>>().join(", ")
             };
-            let tensors: Vec<u64> = (0..step.operands.len() + step.outputs.len()).map(|n| self.used(step, n)).collect();
+            let tensors: Vec<u64> =
+                (0..step.operands.len() + step.outputs.len()).map(|n| self.used(step, n)).collect();
             let (read, written) = tensors.split_at(step.operands.len());
-            let is_within = |around: &&Loop| number.checked_sub(ahead).is_some_and(|n| around.steps.contains(&n));
+            let is_within = |around: &&Loop| {
+                number.checked_sub(ahead).is_some_and(|n| around.steps.contains(&n))
+            };
             let cost = self.step_cost(step);
             let depth = self.all_loops().filter(is_within).count();
             rows.push([
@@ -94,7 +116,8 @@ impl Plan {
                 list(&|id| names[id].clone(), &step.operands),
             ]);
         }
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width =
+            |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; 10] = std::array::from_fn(width);
         for (number, row) in rows.iter().enumerate() {
             match ahead {
@@ -108,8 +131,11 @@ impl Plan {
             }
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-                let cell =
-                    if matches!(column, 0 | 5..=8) { format!("{cell:>width$}") } else { format!("{cell:width$}") };
+                let cell = if matches!(column, 0 | 5..=8) {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:width$}")
+                };
                 line += &format!("{cell}  ");
             }
             writeln!(f, "{}", line.trim_end())?;
@@ -125,7 +151,10 @@ impl Plan {
             names[port.buffer].clone_from(&port.name);
         }
         for step in self.all_steps() {
-            step.outputs.iter().zip(&step.values).for_each(|(&id, value)| names[id].clone_from(value));
+            step.outputs
+                .iter()
+                .zip(&step.values)
+                .for_each(|(&id, value)| names[id].clone_from(value));
         }
         for carry in self.all_loops().flat_map(|around| &around.carries) {
             names[carry.before].clone_from(&carry.name);
@@ -158,7 +187,11 @@ impl Plan {
 /// Puts the line for a loop, and for the loops within it, before its first step.
 fn head(around: &Loop, ahead: usize, depth: usize, headings: &mut [Vec<String>]) {
     let carries: Vec<&str> = around.carries.iter().map(|carry| carry.name.as_str()).collect();
-    let carried = if carries.is_empty() { String::new() } else { format!(", carrying {}", carries.join(", ")) };
+    let carried = if carries.is_empty() {
+        String::new()
+    } else {
+        format!(", carrying {}", carries.join(", "))
+    };
     let line = format!("{}{}{carried}:", "  ".repeat(depth), counted(around.length, "time"));
     headings[ahead + around.steps.start].push(line);
     around.loops.iter().for_each(|inner| head(inner, ahead, depth + 1, headings));
@@ -175,8 +208,12 @@ impl fmt::Display for Routine {
         }
         match &self.work {
             Work::Nest(nest) => write!(f, "{nest}"),
-            Work::PrngValue { elements } => writeln!(f, "generator {}: {elements} numbers", self.name),
-            Work::PrngState { elements } => writeln!(f, "generator {}: the state after {elements} numbers", self.name),
+            Work::PrngValue { elements } => {
+                writeln!(f, "generator {}: {elements} numbers", self.name)
+            }
+            Work::PrngState { elements } => {
+                writeln!(f, "generator {}: the state after {elements} numbers", self.name)
+            }
         }
     }
 }
@@ -227,13 +264,19 @@ mod tests {
     #[test]
     fn bytes_for_a_person() {
         let sizes = [0, 999, 1000, 1549, 999_949, 999_950, 12_000_000_000, u64::MAX];
-        assert_eq!(sizes.map(bytes), ["0 B", "999 B", "1.0 KB", "1.5 KB", "999.9 KB", "1.0 MB", "12.0 GB", "18.4 EB"]);
+        assert_eq!(
+            sizes.map(bytes),
+            ["0 B", "999 B", "1.0 KB", "1.5 KB", "999.9 KB", "1.0 MB", "12.0 GB", "18.4 EB"]
+        );
         assert_eq!([7, 1_500, 2_000_000].map(|count| scaled(count, "")), ["7", "1.5K", "2.0M"]);
     }
 
     #[test]
     fn times_for_a_person() {
         let times = [0.0, 2e-10, 1.5e-6, 0.999949e-3, 0.99996, 12345.0];
-        assert_eq!(times.map(seconds), ["0.0 ns", "0.2 ns", "1.5 µs", "999.9 µs", "1.0 s", "12345.0 s"]);
+        assert_eq!(
+            times.map(seconds),
+            ["0.0 ns", "0.2 ns", "1.5 µs", "999.9 µs", "1.0 s", "12345.0 s"]
+        );
     }
 }

@@ -34,8 +34,12 @@ impl Plan {
     pub fn least_traffic(&self) -> u64 {
         let aggregated = self.aggregated_again();
         let mut bytes = self.cost().bytes;
-        for (step, turns) in self.steps.iter().zip(self.turns()).filter(|(step, _)| self.aggregates(step)) {
-            for (number, id) in step.outputs.iter().enumerate().filter(|(_, id)| aggregated.contains(id)) {
+        for (step, turns) in
+            self.steps.iter().zip(self.turns()).filter(|(step, _)| self.aggregates(step))
+        {
+            for (number, id) in
+                step.outputs.iter().enumerate().filter(|(_, id)| aggregated.contains(id))
+            {
                 let times = match self.buffers[*id].content {
                     Content::Temporary { .. } | Content::Carried => 2,
                     _ => 1,
@@ -51,7 +55,8 @@ impl Plan {
     fn aggregates(&self, step: &Step) -> bool {
         match &self.routines[step.routine].work {
             Work::Nest(nest) => {
-                let sums = nest.aggregation.is_some_and(|aggregation| aggregation != Aggregation::Assign);
+                let sums =
+                    nest.aggregation.is_some_and(|aggregation| aggregation != Aggregation::Assign);
                 !nest.columns().is_empty() || sums && nest.reduction_points() > 1
             }
             Work::PrngValue { .. } | Work::PrngState { .. } => false,

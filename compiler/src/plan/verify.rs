@@ -26,7 +26,10 @@ impl Plan {
                 _ => true,
             };
             if !names.insert(&routine.name) || same_work.iter().any(is_same) {
-                return Err(format!("two routines have the name or the work of `{}`", routine.name));
+                return Err(format!(
+                    "two routines have the name or the work of `{}`",
+                    routine.name
+                ));
             }
             same_work.push(routine);
             if let Work::Nest(nest) = &routine.work {
@@ -61,7 +64,11 @@ impl Plan {
     }
 
     fn binding<'a>(&'a self, step: &'a Step) -> Binding<'a> {
-        Binding { work: &self.routines[step.routine].work, operands: &step.operands, outputs: &step.outputs }
+        Binding {
+            work: &self.routines[step.routine].work,
+            operands: &step.operands,
+            outputs: &step.outputs,
+        }
     }
 
     /// Checks that no temporary is written over while its value is still needed, by following the
@@ -69,7 +76,9 @@ impl Plan {
     fn verify_slots(&self) -> Result<(), String> {
         let mut slots = Slots { plan: self, holds: HashMap::new(), written: HashSet::new() };
         self.prelude_launches(|launch| slots.launch(launch))?;
-        self.launches_of(&self.loops.iter().map(shortened).collect::<Vec<Loop>>(), |launch| slots.launch(launch))
+        self.launches_of(&self.loops.iter().map(shortened).collect::<Vec<Loop>>(), |launch| {
+            slots.launch(launch)
+        })
     }
 }
 
@@ -96,24 +105,39 @@ impl Slots<'_> {
             _ => None,
         };
         for &operand in launch.operands {
-            let is_there = slot_of(operand).is_none_or(|slot| self.holds.get(&slot) == Some(&operand));
+            let is_there =
+                slot_of(operand).is_none_or(|slot| self.holds.get(&slot) == Some(&operand));
             if !is_there && self.plan.buffers[operand].ty.elements() > 0 {
-                return Err(format!("step `{}` reads buffer {operand} after its slot was reused", launch.step.name()));
+                return Err(format!(
+                    "step `{}` reads buffer {operand} after its slot was reused",
+                    launch.step.name()
+                ));
             }
         }
         for (number, &output) in launch.outputs.iter().enumerate() {
             let Some(slot) = slot_of(output) else { continue };
-            if self.plan.slots.get(slot).is_none_or(|&bytes| bytes < self.plan.buffers[output].bytes()) {
+            if self
+                .plan
+                .slots
+                .get(slot)
+                .is_none_or(|&bytes| bytes < self.plan.buffers[output].bytes())
+            {
                 return Err(format!("buffer {output} does not fit in its slot"));
             }
             let mut others = launch.operands.iter().chain(&launch.outputs[..number]);
             if others.any(|&other| other != output && slot_of(other) == Some(slot)) {
                 let step = launch.step.name();
-                return Err(format!("step `{step}` has buffer {output} and another one in slot {slot}"));
+                return Err(format!(
+                    "step `{step}` has buffer {output} and another one in slot {slot}"
+                ));
             }
-            let is_lost = self.holds.insert(slot, output) != Some(output) && self.written.contains(&output);
+            let is_lost =
+                self.holds.insert(slot, output) != Some(output) && self.written.contains(&output);
             if is_lost && self.is_part(launch.step, number) {
-                return Err(format!("step `{}` completes buffer {output}, whose slot was reused", launch.step.name()));
+                return Err(format!(
+                    "step `{}` completes buffer {output}, whose slot was reused",
+                    launch.step.name()
+                ));
             }
             self.written.insert(output);
         }
@@ -123,7 +147,9 @@ impl Slots<'_> {
     /// Returns whether a step writes only a part of an output.
     fn is_part(&self, step: &Step, output: usize) -> bool {
         match &self.plan.routines[step.routine].work {
-            Work::Nest(nest) => !nest.is_of_rows(output) && nest.places() < nest.outputs[output].ty.elements(),
+            Work::Nest(nest) => {
+                !nest.is_of_rows(output) && nest.places() < nest.outputs[output].ty.elements()
+            }
             Work::PrngValue { .. } | Work::PrngState { .. } => false,
         }
     }
@@ -169,16 +195,28 @@ graph g(%0) -> (Y = %4, H = %6)
         let late = fault(&|plan| plan.steps.swap(a, b));
         assert_eq!(late, format!("step {a}: buffer {} is not in memory", buffer(a)));
         let other = fault(&|plan| plan.steps[c].outputs[0] = buffer(a));
-        assert_eq!(other, format!("step {c}: buffer {} is f32[4], and f32[2] in the nest", buffer(a)));
+        assert_eq!(
+            other,
+            format!("step {c}: buffer {} is f32[4], and f32[2] in the nest", buffer(a))
+        );
         let own = fault(&|plan| plan.steps[b].outputs[0] = plan.steps[b].operands[0]);
-        assert_eq!(own, format!("step {b}: it reads and writes buffer {}", plan.steps[b].operands[0]));
+        assert_eq!(
+            own,
+            format!("step {b}: it reads and writes buffer {}", plan.steps[b].operands[0])
+        );
         let first = fault(&|plan| plan.loops[0].carries[0].first = plan.loops[0].carries[0].next);
-        assert!(first.contains("the first value of `h`: buffer") && first.ends_with("is not in memory"), "{first}");
+        assert!(
+            first.contains("the first value of `h`: buffer") && first.ends_with("is not in memory"),
+            "{first}"
+        );
         let next = fault(&|plan| {
             let step = plan.loops[0].steps.start;
             plan.steps[step].outputs[0] = plan.loops[0].carries[0].other;
         });
-        assert!(next.contains("the next value of `h`: buffer") && next.ends_with("is not in memory"), "{next}");
+        assert!(
+            next.contains("the next value of `h`: buffer") && next.ends_with("is not in memory"),
+            "{next}"
+        );
         let endless = fault(&|plan| plan.loops[0].length = 0);
         assert!(endless.starts_with("a loop of 0 turns"), "{endless}");
         let bare = fault(&|plan| plan.routines[0].kernel = None);

@@ -77,8 +77,11 @@ impl BinaryOp {
     pub fn evaluate(self, a: Scalar, b: Scalar) -> Scalar {
         use BinaryOp::*;
         let dtype = a.dtype;
-        let ordering =
-            if dtype.is_float() { a.to_f64().partial_cmp(&b.to_f64()) } else { Some(integer(a).cmp(&integer(b))) };
+        let ordering = if dtype.is_float() {
+            a.to_f64().partial_cmp(&b.to_f64())
+        } else {
+            Some(integer(a).cmp(&integer(b)))
+        };
         match self {
             Eq => Scalar::bool(ordering.is_some_and(|o| o.is_eq())),
             Ne => Scalar::bool(!ordering.is_some_and(|o| o.is_eq())),
@@ -100,7 +103,9 @@ impl BinaryOp {
                     a
                 }
             }
-            _ if dtype.is_float() => Scalar::from_f64(dtype, self.on_floats(a.to_f64(), b.to_f64())),
+            _ if dtype.is_float() => {
+                Scalar::from_f64(dtype, self.on_floats(a.to_f64(), b.to_f64()))
+            }
             _ => wrapped(dtype, self.on_integers(dtype, integer(a), integer(b))),
         }
     }
@@ -187,12 +192,19 @@ mod tests {
 
     fn binary(op: BinaryOp, dtype: DType, pairs: &[(&str, &str)]) -> String {
         let read = |v| Scalar::parse(dtype, v).unwrap();
-        pairs.iter().map(|(a, b)| op.evaluate(read(a), read(b)).to_string()).collect::<Vec<_>>().join(" ")
+        pairs
+            .iter()
+            .map(|(a, b)| op.evaluate(read(a), read(b)).to_string())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
     fn functions_are_nan_where_they_have_no_value() {
-        assert_eq!(unary(UnaryOp::Acosh, DType::F32, &["0.5", "-100000.0", "-6941.826", "1.0"]), "NaN NaN NaN 0.0");
+        assert_eq!(
+            unary(UnaryOp::Acosh, DType::F32, &["0.5", "-100000.0", "-6941.826", "1.0"]),
+            "NaN NaN NaN 0.0"
+        );
     }
 
     #[test]
@@ -225,7 +237,15 @@ mod tests {
     fn remainders_are_exact_and_have_the_sign_of_the_dividend() {
         let pairs = [("7", "2"), ("-7", "2"), ("7", "-2"), ("7", "0"), ("-128", "-1")];
         insta::assert_snapshot!(binary(BinaryOp::Rem, DType::I8, &pairs), @"1 -1 1 0 0");
-        let pairs = [("55", "0.1"), ("-1e30", "3"), ("-4", "2"), ("5", "inf"), ("5", "0"), ("inf", "5"), ("0", "-2")];
+        let pairs = [
+            ("55", "0.1"),
+            ("-1e30", "3"),
+            ("-4", "2"),
+            ("5", "inf"),
+            ("5", "0"),
+            ("inf", "5"),
+            ("0", "-2"),
+        ];
         insta::assert_snapshot!(binary(BinaryOp::Rem, DType::F32, &pairs), @"0.09999918 -0.0 -0.0 5.0 NaN NaN 0.0");
     }
 

@@ -355,7 +355,9 @@ impl<L: Clone + PartialEq> Program<L> {
                 Inst::Const(s) => self.constant(*s),
                 Inst::Unary(op, a) => self.push(Inst::Unary(*op, here[*a]), *dtype),
                 Inst::Binary(op, a, b) => self.push(Inst::Binary(*op, here[*a], here[*b]), *dtype),
-                Inst::Select(c, a, b) => self.push(Inst::Select(here[*c], here[*a], here[*b]), *dtype),
+                Inst::Select(c, a, b) => {
+                    self.push(Inst::Select(here[*c], here[*a], here[*b]), *dtype)
+                }
                 Inst::Cast(a) => self.push(Inst::Cast(here[*a]), *dtype),
             };
             here.push(value);

@@ -16,8 +16,12 @@ impl<L> Program<L> {
                 Inst::Const(scalar) => scalar.dtype,
                 Inst::Leaf(l) => leaf(l)?,
                 Inst::Unary(op, a) => op.result(of(a)).map_err(|e| format!("v{value}: {e}"))?,
-                Inst::Binary(op, a, b) => op.result(of(a), of(b)).map_err(|e| format!("v{value}: {e}"))?,
-                Inst::Select(c, a, b) => select_result(of(c), of(a), of(b)).map_err(|e| format!("v{value}: {e}"))?,
+                Inst::Binary(op, a, b) => {
+                    op.result(of(a), of(b)).map_err(|e| format!("v{value}: {e}"))?
+                }
+                Inst::Select(c, a, b) => {
+                    select_result(of(c), of(a), of(b)).map_err(|e| format!("v{value}: {e}"))?
+                }
                 Inst::Cast(_) => *dtype,
             };
             if result != *dtype {

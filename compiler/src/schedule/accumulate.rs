@@ -22,13 +22,16 @@ impl Accumulator {
     /// without an aggregation.
     pub fn declare(b: &mut Builder, point: &Point) -> Result<Option<Accumulator>, Unsupported> {
         let nest = point.nest;
-        let (Some(aggregation), Some(dtype)) = (nest.aggregation, nest.accumulator()) else { return Ok(None) };
+        let (Some(aggregation), Some(dtype)) = (nest.aggregation, nest.accumulator()) else {
+            return Ok(None);
+        };
         let values = Values { b, profile: point.profile, lanes: point.lanes };
         let identity = values.constant(aggregation.identity(dtype))?;
         let nothing = values.constant(Scalar::bool(false))?;
         let first = values.constant(Scalar::i32(0))?;
         let value = b.var("acc", identity);
-        let written = (nest.tracks_written() || nest.position.is_some()).then(|| b.var("written", nothing));
+        let written =
+            (nest.tracks_written() || nest.position.is_some()).then(|| b.var("written", nothing));
         let position = nest.position.is_some().then(|| b.var("best", first));
         Ok(Some(Accumulator { value, written, position }))
     }
@@ -41,7 +44,8 @@ impl Accumulator {
     fn add_unguarded(&self, b: &mut Builder, point: &Point) -> Result<(), Unsupported> {
         let body = &point.nest.body;
         let dtype = body.dtype(body.results[0]);
-        if let (Some(Aggregation::Sum), DType::F32, [result]) = (point.nest.aggregation, dtype, &body.results[..])
+        if let (Some(Aggregation::Sum), DType::F32, [result]) =
+            (point.nest.aggregation, dtype, &body.results[..])
             && let Inst::Binary(BinaryOp::Mul, x, y) = body.insts[*result].0
         {
             let values = point.values(b, body, &[x, y], None)?;
@@ -64,15 +68,22 @@ impl Accumulator {
         valid: Option<Expr>,
         position: Option<Expr>,
     ) -> Result<(), Unsupported> {
-        let (Some(aggregation), Some(dtype)) = (point.nest.aggregation, point.nest.accumulator()) else {
+        let (Some(aggregation), Some(dtype)) = (point.nest.aggregation, point.nest.accumulator())
+        else {
             return Ok(());
         };
         let candidate = b.let_("candidate", candidate);
         let best = self.value.clone();
         let mut values = Values { b, profile: point.profile, lanes: point.lanes };
         let combined = match (aggregation, position, &self.position, &self.written) {
-            (Aggregation::ArgMax | Aggregation::ArgMin, Some(position), Some(best_position), Some(written)) => {
-                let op = if aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
+            (
+                Aggregation::ArgMax | Aggregation::ArgMin,
+                Some(position),
+                Some(best_position),
+                Some(written),
+            ) => {
+                let op =
+                    if aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
                 let position = values.b.let_("position", position);
                 // For floats, NaN is told apart below.
                 let mut greater = match dtype.is_float() {
@@ -97,10 +108,18 @@ impl Accumulator {
                 values.b.assign(&self.value, better.select(candidate, best));
                 return self.mark(b, point, valid);
             }
-            (Aggregation::Sum, ..) => values.binary(BinaryOp::Add, dtype, best.clone(), candidate)?,
-            (Aggregation::Product, ..) => values.binary(BinaryOp::Mul, dtype, best.clone(), candidate)?,
-            (Aggregation::Max, ..) => values.better(BinaryOp::Max, dtype, best.clone(), candidate)?,
-            (Aggregation::Min, ..) => values.better(BinaryOp::Min, dtype, best.clone(), candidate)?,
+            (Aggregation::Sum, ..) => {
+                values.binary(BinaryOp::Add, dtype, best.clone(), candidate)?
+            }
+            (Aggregation::Product, ..) => {
+                values.binary(BinaryOp::Mul, dtype, best.clone(), candidate)?
+            }
+            (Aggregation::Max, ..) => {
+                values.better(BinaryOp::Max, dtype, best.clone(), candidate)?
+            }
+            (Aggregation::Min, ..) => {
+                values.better(BinaryOp::Min, dtype, best.clone(), candidate)?
+            }
             _ => candidate,
         };
         let combined = match &valid {
@@ -116,7 +135,8 @@ impl Accumulator {
     pub fn collects(&self, point: &Point) -> Option<BinaryOp> {
         let dtype = compute_type(point.nest.accumulator()?, point.profile)?;
         let op = point.nest.aggregation?.operation()?;
-        let exact = dtype == point.nest.accumulator()? && matches!(dtype, DType::I32 | DType::U32 | DType::F32);
+        let exact = dtype == point.nest.accumulator()?
+            && matches!(dtype, DType::I32 | DType::U32 | DType::F32);
         // Subgroup minimum and maximum do not define their result for NaN. A sum or product is NaN
         // in any case.
         let ordered = !dtype.is_float() || matches!(op, BinaryOp::Add | BinaryOp::Mul);
@@ -124,21 +144,35 @@ impl Accumulator {
     }
 
     /// Returns the aggregate of the `width` lanes of a vector accumulator.
-    pub fn joined(&self, b: &mut Builder, point: &Point, width: u8) -> Result<Accumulator, Unsupported> {
-        let lane = |vector: &Option<Expr>, lane: u8| vector.as_ref().map(|vector| vector.clone().lane(lane));
+    pub fn joined(
+        &self,
+        b: &mut Builder,
+        point: &Point,
+        width: u8,
+    ) -> Result<Accumulator, Unsupported> {
+        let lane = |vector: &Option<Expr>, lane: u8| {
+            vector.as_ref().map(|vector| vector.clone().lane(lane))
+        };
         let value = b.var("acc", self.value.clone().lane(0));
         let written = lane(&self.written, 0).map(|written| b.var("written", written));
         let position = lane(&self.position, 0).map(|position| b.var("best", position));
         let joined = Accumulator { value, written, position };
         for n in 1..width {
-            joined.merge(b, point, self.value.clone().lane(n), lane(&self.written, n), lane(&self.position, n))?;
+            joined.merge(
+                b,
+                point,
+                self.value.clone().lane(n),
+                lane(&self.written, n),
+                lane(&self.position, n),
+            )?;
         }
         Ok(joined)
     }
 
     fn mark(&self, b: &mut Builder, point: &Point, valid: Option<Expr>) -> Result<(), Unsupported> {
         if let Some(written) = &self.written {
-            let always = Values { b, profile: point.profile, lanes: point.lanes }.constant(Scalar::bool(true))?;
+            let always = Values { b, profile: point.profile, lanes: point.lanes }
+                .constant(Scalar::bool(true))?;
             let now = valid.map_or(always, |valid| written.clone().or(valid));
             b.assign(written, now);
         }

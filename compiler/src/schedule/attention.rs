@@ -61,7 +61,11 @@ impl Blocking {
 }
 
 /// Writes the kernel of an attention nest.
-pub(super) fn attention(nest: &Nest, profile: &Profile, t: &Blocking) -> Result<Kernel, ScheduleError> {
+pub(super) fn attention(
+    nest: &Nest,
+    profile: &Profile,
+    t: &Blocking,
+) -> Result<Kernel, ScheduleError> {
     let parts = nest.attention().ok_or(ScheduleError::Internal("no attention"))?;
     let roles = &parts.roles;
     let [rows, columns, points, batch] = extents(nest, roles);
@@ -71,7 +75,8 @@ pub(super) fn attention(nest: &Nest, profile: &Profile, t: &Blocking) -> Result<
     let mut builder = Builder::new(&nest.name, [t.invocations(), 1, 1], grid);
     let b = &mut builder;
 
-    let of_inner: Vec<Vec<usize>> = nest.inner.iter().map(|inner| inner.axes.clone().collect()).collect();
+    let of_inner: Vec<Vec<usize>> =
+        nest.inner.iter().map(|inner| inner.axes.clone().collect()).collect();
     let mut sides = operands(nest, &parts, t, &of_inner);
     let (lanes, lanes_out) = vectors(nest, &parts, &mut sides, thread_columns)?;
     let buffers = declare(nest, profile, b, lanes)?;
@@ -104,13 +109,20 @@ pub(super) fn attention(nest: &Nest, profile: &Profile, t: &Blocking) -> Result<
     })?;
 
     let known = rows.totals(b)?;
-    store_tile(b, roles, &point, &rows.tile, &block, &|r, at| at.statistics.extend(known[r].iter().cloned()))?;
+    store_tile(b, roles, &point, &rows.tile, &block, &|r, at| {
+        at.statistics.extend(known[r].iter().cloned())
+    })?;
     Ok(builder.finish()?)
 }
 
 /// Returns the operands of each score, left and right, then the right operand of the product. The
 /// inner sums have the axes `of_inner`.
-fn operands<'a>(nest: &'a Nest, parts: &'a Attention, t: &Blocking, of_inner: &'a [Vec<usize>]) -> Vec<Side<'a>> {
+fn operands<'a>(
+    nest: &'a Nest,
+    parts: &'a Attention,
+    t: &Blocking,
+    of_inner: &'a [Vec<usize>],
+) -> Vec<Side<'a>> {
     let Attention { roles, scores, .. } = parts;
     let mut sides = Vec::new();
     for ((score, inner), axes) in scores.iter().zip(&nest.inner).zip(of_inner) {
@@ -123,7 +135,8 @@ fn operands<'a>(nest: &'a Nest, parts: &'a Attention, t: &Blocking, of_inner: &'
     let [_, columns, ..] = extents(nest, roles);
     let ([_, across], thread_columns) = (t.threads(), t.thread_columns(columns));
     let sizes = [thread_columns * across, thread_columns, t.slice()];
-    let value = Side::of(nest, &nest.body, roles.right, "value", &roles.columns, &roles.reduction, sizes);
+    let value =
+        Side::of(nest, &nest.body, roles.right, "value", &roles.columns, &roles.reduction, sizes);
     sides.push(value.in_units(t.points));
     sides
 }
@@ -142,7 +155,11 @@ fn row_points<'a>(
         let mut at = point.clone();
         at.native_exp = parts.top.is_some();
         let row = block.row(r);
-        let row = if rows.is_multiple_of(t.rows as usize) { row } else { row.binary(BinaryOp::Min, rows as i32 - 1) };
+        let row = if rows.is_multiple_of(t.rows as usize) {
+            row
+        } else {
+            row.binary(BinaryOp::Min, rows as i32 - 1)
+        };
         at.set_position(b, &parts.roles.rows, &row);
         all.push(at);
     }

@@ -12,7 +12,10 @@ use super::contraction::extents;
 use super::cost::{of_blocking, of_matrices, of_pointwise, of_reduction, of_rows, of_tiling};
 use super::staging::vector_of;
 use super::values::compute_type;
-use super::{Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling, lanes, matrices, reduction, whole_rows};
+use super::{
+    Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling, lanes, matrices, reduction,
+    whole_rows,
+};
 
 /// Block sizes: of rows and columns, and of the reduction.
 const BLOCKS: [u32; 4] = [128, 64, 32, 16];
@@ -79,12 +82,19 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     }
     if let Some(parts) = nest.attention() {
         let blockings = blockings(nest, profile, &parts.roles).into_iter();
-        return sorted(blockings.map(|t| (of_blocking(nest, profile, &parts.roles, &t), Schedule::Attention(t))));
+        return sorted(
+            blockings
+                .map(|t| (of_blocking(nest, profile, &parts.roles, &t), Schedule::Attention(t))),
+        );
     }
     if nest.aggregates_into_rows() {
-        let Some(roles) = nest.roles().filter(|roles| whole_rows::suits(nest, roles)) else { return Vec::new() };
+        let Some(roles) = nest.roles().filter(|roles| whole_rows::suits(nest, roles)) else {
+            return Vec::new();
+        };
         let tilings = tilings(nest, profile, &roles).into_iter();
-        return sorted(tilings.map(|t| (of_tiling(nest, profile, &roles, &t), Schedule::Contraction(t))));
+        return sorted(
+            tilings.map(|t| (of_tiling(nest, profile, &roles, &t), Schedule::Contraction(t))),
+        );
     }
     if !nest.columns().is_empty() {
         let time = of_rows(nest, profile);
@@ -92,9 +102,12 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     }
     let tiled = nest.roles().map_or(Vec::new(), |roles| {
         let tilings = tilings(nest, profile, &roles).into_iter();
-        let plain = tilings.map(|t| (of_tiling(nest, profile, &roles, &t), Schedule::Contraction(t)));
-        let by_matrices = profile.matrices.iter().flat_map(|unit| matrix_tilings(nest, profile, &roles, unit));
-        let by_matrices = by_matrices.map(|t| (of_matrices(nest, profile, &roles, &t), Schedule::Matrices(t)));
+        let plain =
+            tilings.map(|t| (of_tiling(nest, profile, &roles, &t), Schedule::Contraction(t)));
+        let by_matrices =
+            profile.matrices.iter().flat_map(|unit| matrix_tilings(nest, profile, &roles, unit));
+        let by_matrices =
+            by_matrices.map(|t| (of_matrices(nest, profile, &roles, &t), Schedule::Matrices(t)));
         plain.chain(by_matrices).collect()
     });
     let sliced = match nest.aggregation {
@@ -106,7 +119,8 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
         }
     };
     let templates = [tiled, pointwise(nest, profile), sliced];
-    let least = |all: &[(f64, Schedule)]| all.iter().map(|(time, _)| *time).fold(f64::INFINITY, f64::min);
+    let least =
+        |all: &[(f64, Schedule)]| all.iter().map(|(time, _)| *time).fold(f64::INFINITY, f64::min);
     let bests = templates.each_ref().map(|all| least(all));
     let best = bests.iter().copied().fold(f64::INFINITY, f64::min);
     let preferred = bests.into_iter().find(|&time| time <= EQUAL * best).unwrap_or(best);
@@ -130,15 +144,19 @@ fn sorted(schedules: impl Iterator<Item = (f64, Schedule)>) -> Vec<(f64, Schedul
 }
 
 fn pointwise(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
-    let widths: &[u8] = match nest.free.checked_sub(1).and_then(|axis| lanes::of_places(nest, axis, 4)) {
-        Some(_) => &[4, 1],
-        None => &[1],
-    };
+    let widths: &[u8] =
+        match nest.free.checked_sub(1).and_then(|axis| lanes::of_places(nest, axis, 4)) {
+            Some(_) => &[4, 1],
+            None => &[1],
+        };
     let mut all = Vec::new();
     for &width in widths {
         for workgroup in [128, 256, 64] {
             let workgroup = workgroup.min(profile.max_invocations).min(profile.max_workgroup[0]);
-            all.push((of_pointwise(nest, profile, workgroup, width), Schedule::Pointwise { workgroup, width }));
+            all.push((
+                of_pointwise(nest, profile, workgroup, width),
+                Schedule::Pointwise { workgroup, width },
+            ));
         }
     }
     all
@@ -169,12 +187,22 @@ fn slicings(nest: &Nest, profile: &Profile) -> Vec<Slicing> {
     let mut rows = vec![1];
     if let Some(roles) = nest.roles() {
         let [rows_count, columns, ..] = extents(nest, &roles);
-        rows.extend([rows_count, columns].into_iter().find(|count| (2..=FEW_ROWS).contains(count)).map(|c| c as u32));
+        rows.extend(
+            [rows_count, columns]
+                .into_iter()
+                .find(|count| (2..=FEW_ROWS).contains(count))
+                .map(|c| c as u32),
+        );
     }
-    let element = nest.accumulator().and_then(|dtype| compute_type(dtype, profile)).map_or(4, |dtype| dtype.size());
+    let element = nest
+        .accumulator()
+        .and_then(|dtype| compute_type(dtype, profile))
+        .map_or(4, |dtype| dtype.size());
     let mut all = Vec::new();
     for along in [Along::Points, Along::Places] {
-        for (width, &rows) in [4, 1].into_iter().flat_map(|width| rows.iter().map(move |rows| (width, rows))) {
+        for (width, &rows) in
+            [4, 1].into_iter().flat_map(|width| rows.iter().map(move |rows| (width, rows)))
+        {
             let one = Slicing { places: 1, slices: 1, along, width, rows };
             if reduction::vectors(nest, &one).is_none() {
                 continue;
@@ -182,7 +210,9 @@ fn slicings(nest: &Nest, profile: &Profile) -> Vec<Slicing> {
             let of_place = if along == Along::Places { width as u32 } else { 1 };
             for workgroup in [128, 256, 64].into_iter().filter(|&workgroup| workgroup <= limit) {
                 let most = workgroup.min(nest.reduction_points().next_power_of_two() as u32);
-                for slices in [256, 128, 64, 32, 16, 8, 4, 2].into_iter().filter(|&slices| slices <= most) {
+                for slices in
+                    [256, 128, 64, 32, 16, 8, 4, 2].into_iter().filter(|&slices| slices <= most)
+                {
                     let s = Slicing { places: workgroup / slices, slices, ..one };
                     if s.places == 1 && along == Along::Places && width == 1 {
                         continue;
@@ -240,7 +270,8 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
             // Each place, or vector, of the register tile gets its own copy of the epilogue's code.
             let copies = thread_rows * thread_columns.div_ceil(vector_of(thread_columns));
             let staged = block_rows.max(block_columns) * block_reduction;
-            let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0])).contains(&plain.invocations())
+            let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0]))
+                .contains(&plain.invocations())
                 && block_rows.is_multiple_of(thread_rows)
                 && code.fits(copies, staged, plain.invocations());
             if fits {
@@ -249,13 +280,19 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
         }
     }
     all.retain(|t| {
-        t.shared_bytes(dtype.size()) + whole_rows::shared_bytes(nest, profile, t) <= profile.max_shared_bytes
+        t.shared_bytes(dtype.size()) + whole_rows::shared_bytes(nest, profile, t)
+            <= profile.max_shared_bytes
     });
     all
 }
 
 /// Returns the tilings of a product for the device's matrix units.
-fn matrix_tilings(nest: &Nest, profile: &Profile, roles: &Roles, unit: &MatrixUnit) -> Vec<MatrixTiling> {
+fn matrix_tilings(
+    nest: &Nest,
+    profile: &Profile,
+    roles: &Roles,
+    unit: &MatrixUnit,
+) -> Vec<MatrixTiling> {
     let [rows, columns, depth, _] = extents(nest, roles);
     if matrices::factors(nest, roles, unit).is_none() || rows < 4 || columns < 4 || depth < 4 {
         return Vec::new();
@@ -303,7 +340,11 @@ fn block_sizes(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<([u32; 2], 
     let mut all = Vec::new();
     for block_rows in BLOCKS.into_iter().filter(|&block| suits(block, rows)) {
         for block_columns in BLOCKS.into_iter().filter(|&block| suits(block, columns)) {
-            let blocks = [columns.div_ceil(block_columns as usize), rows.div_ceil(block_rows as usize), batch];
+            let blocks = [
+                columns.div_ceil(block_columns as usize),
+                rows.div_ceil(block_rows as usize),
+                batch,
+            ];
             if blocks.iter().all(|&blocks| blocks <= profile.max_grid as usize) {
                 all.push(([block_rows, block_columns], blocks[1]));
             }
@@ -313,14 +354,22 @@ fn block_sizes(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<([u32; 2], 
 }
 
 /// Returns the same for blocks of whole rows, if an invocation computes `thread_columns` columns.
-fn row_sizes(nest: &Nest, profile: &Profile, roles: &Roles, thread_columns: u32) -> Vec<([u32; 2], usize)> {
+fn row_sizes(
+    nest: &Nest,
+    profile: &Profile,
+    roles: &Roles,
+    thread_columns: u32,
+) -> Vec<([u32; 2], usize)> {
     let [rows, columns, _, batch] = extents(nest, roles);
     let block_columns = columns.next_multiple_of(thread_columns as usize);
     let most = (profile.max_invocations * thread_columns) as usize;
     let least = WHOLE_ROWS[WHOLE_ROWS.len() - 1];
-    let heights = WHOLE_ROWS.into_iter().filter(|&height| height == least || (height as usize) < 2 * rows);
-    let sizes = heights.map(|height| ([height, block_columns as u32], rows.div_ceil(height as usize)));
-    let launches = |down: usize| [down, batch].iter().all(|&blocks| blocks <= profile.max_grid as usize);
+    let heights =
+        WHOLE_ROWS.into_iter().filter(|&height| height == least || (height as usize) < 2 * rows);
+    let sizes =
+        heights.map(|height| ([height, block_columns as u32], rows.div_ceil(height as usize)));
+    let launches =
+        |down: usize| [down, batch].iter().all(|&blocks| blocks <= profile.max_grid as usize);
     sizes.filter(|&(_, down)| block_columns <= most && launches(down)).collect()
 }
 
@@ -339,7 +388,8 @@ impl Code {
     /// Returns whether the code of an invocation is short enough, if it has `copies` of the
     /// epilogue and stages its share of a block of `staged` elements.
     fn fits(&self, copies: u32, staged: u32, invocations: u32) -> bool {
-        self.place * copies as usize <= 512 && self.element * staged as usize <= 256 * invocations as usize
+        self.place * copies as usize <= 512
+            && self.element * staged as usize <= 256 * invocations as usize
     }
 }
 
@@ -357,19 +407,30 @@ fn blockings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Blocking> {
         [64, 32, 16].into_iter().flat_map(|rows| [64, 32, 16].map(|points| (rows, points)))
     {
         let suits = |block: u32, count: usize| block == 16 || (block as usize) < 2 * count;
-        let launches =
-            [rows.div_ceil(block_rows as usize), batch].iter().all(|&count| count <= profile.max_grid as usize);
+        let launches = [rows.div_ceil(block_rows as usize), batch]
+            .iter()
+            .all(|&count| count <= profile.max_grid as usize);
         if !suits(block_rows, rows) || !suits(block_points, points) || !launches {
             continue;
         }
         for (thread_rows, thread_points) in THREADS {
             for depth in DEPTHS {
-                let t = Blocking { rows: block_rows, points: block_points, depth, thread_rows, thread_points };
+                let t = Blocking {
+                    rows: block_rows,
+                    points: block_points,
+                    depth,
+                    thread_rows,
+                    thread_points,
+                };
                 let columns_each = t.thread_columns(columns);
-                let copies = (thread_rows * thread_points.max(columns_each.div_ceil(vector_of(columns_each)))) as usize;
-                let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0])).contains(&t.invocations())
+                let copies = (thread_rows
+                    * thread_points.max(columns_each.div_ceil(vector_of(columns_each))))
+                    as usize;
+                let fits = (16..=profile.max_invocations.min(profile.max_workgroup[0]))
+                    .contains(&t.invocations())
                     && t.shared_bytes(columns, nest.inner.len()) <= profile.max_shared_bytes
-                    && thread_rows * (columns_each + thread_points * nest.inner.len() as u32) <= 128
+                    && thread_rows * (columns_each + thread_points * nest.inner.len() as u32)
+                        <= 128
                     && copies * code <= 1024;
                 if fits {
                     all.push(t);
@@ -386,7 +447,10 @@ fn variants(plain: &Tiling, depth: usize, down: usize) -> Vec<Tiling> {
     let mut all = Vec::new();
     for warp_rows in [4, 8, 2, 1] {
         let width = (32 / warp_rows).min(across);
-        if !rows.is_multiple_of(warp_rows) || !across.is_multiple_of(width) || (width == across && warp_rows > 1) {
+        if !rows.is_multiple_of(warp_rows)
+            || !across.is_multiple_of(width)
+            || (width == across && warp_rows > 1)
+        {
             continue;
         }
         for buffers in [1, 2] {

@@ -40,16 +40,19 @@ pub(super) fn contraction(
 ) -> Result<Kernel, ScheduleError> {
     let t = *tiling;
     let [rows, columns, depth, batch] = extents(nest, roles);
-    let blocks = [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch];
+    let blocks =
+        [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch];
     let grid = grid_of(blocks, profile)?;
     let threads = t.invocations();
     let mut builder = Builder::new(&nest.name, [threads, 1, 1], grid);
     let b = &mut builder;
     let sides = [true, false].map(|left| Side::new(nest, roles, left, &t));
-    let (lanes, [left, right], lanes_out) = vectors(nest, roles, sides, vector_of(t.thread_columns))?;
+    let (lanes, [left, right], lanes_out) =
+        vectors(nest, roles, sides, vector_of(t.thread_columns))?;
     let buffers = declare(nest, profile, b, lanes)?;
-    let dtype = compute_type(nest.body.dtype(roles.left), profile)
-        .ok_or_else(|| Unsupported { what: format!("values of type {}", nest.body.dtype(roles.left)) })?;
+    let dtype = compute_type(nest.body.dtype(roles.left), profile).ok_or_else(|| Unsupported {
+        what: format!("values of type {}", nest.body.dtype(roles.left)),
+    })?;
     let mut point = Point::new(nest, profile, &buffers);
     point.set_position(b, &roles.batch, &Expr::workgroup(2));
     let [first_row, first_column] = first_places(b, t.band, grid, [t.block_rows, t.block_columns]);
@@ -57,19 +60,31 @@ pub(super) fn contraction(
     let [y, x] = place_in_workgroup(b, &t, &lane);
 
     let zero = Scalar::zero(nest.body.dtype(roles.left));
-    let zeros = |b: &mut Builder, lanes: u32| Values { b, profile, lanes: lanes as u8 }.constant(zero);
+    let zeros =
+        |b: &mut Builder, lanes: u32| Values { b, profile, lanes: lanes as u8 }.constant(zero);
     let mut tile: Vec<Vec<Expr>> = Vec::new();
     for r in 0..t.thread_rows {
         let zero = zeros(b, right.lanes)?;
-        tile.push((0..t.thread_columns / right.lanes).map(|c| b.var(&format!("acc_{r}_{c}"), &zero)).collect());
+        tile.push(
+            (0..t.thread_columns / right.lanes)
+                .map(|c| b.var(&format!("acc_{r}_{c}"), &zero))
+                .collect(),
+        );
     }
     let factors = [(left, &first_row), (right, &first_column)].map(|(side, start)| {
         let array = side.declare(b, dtype, t.buffers);
         Factor { slots: side.slots(b, &point, &lane, threads, start), side, array }
     });
-    over_blocks(b, &factors, [depth, t.block_reduction as usize], t.buffers, profile, |b, buffer| {
-        multiply(b, &tile, &staged(&t, &factors, [&y, &x], buffer), t.block_reduction);
-    })?;
+    over_blocks(
+        b,
+        &factors,
+        [depth, t.block_reduction as usize],
+        t.buffers,
+        profile,
+        |b, buffer| {
+            multiply(b, &tile, &staged(&t, &factors, [&y, &x], buffer), t.block_reduction);
+        },
+    )?;
 
     let [Factor { side: left, .. }, Factor { side: right, .. }] = &factors;
     let block = Block {
@@ -112,7 +127,8 @@ impl Block<'_> {
 
     /// Returns the first column of the tile's vector `c`.
     pub fn column(&self, c: u32) -> Expr {
-        self.first[1].clone() + (self.at[1].clone() + (c * self.threads[1]) as i32) * self.lanes[1] as i32
+        self.first[1].clone()
+            + (self.at[1].clone() + (c * self.threads[1]) as i32) * self.lanes[1] as i32
     }
 }
 
@@ -140,20 +156,30 @@ pub(super) fn store_tile(
                 let column = b.let_("column", block.column(c));
                 for part in (0..lanes).step_by(lanes_out as usize) {
                     let column = column.clone() + part as i32;
-                    b.if_(below(&column, columns, block.sizes[1]), |b| -> Result<(), ScheduleError> {
-                        let value = if lanes_out == lanes { value.clone() } else { value.clone().lane(part as u8) };
-                        let mut at = of_row.clone();
-                        at.set_position(b, &roles.columns, &column);
-                        if let Some(&axis) = roles.columns.last() {
-                            at = at.vector(axis, lanes_out as u8);
-                        }
-                        let value = Values { b, profile, lanes: at.lanes }.narrow(dtype, value);
-                        let results =
-                            at.program(b, &nest.epilogue, Some((&value, &Expr::from(true).splat(at.lanes))))?;
-                        let place = b.let_("place", at.affine(&nest.place()));
-                        at.store_in_row(b, &place, &column, results);
-                        Ok(())
-                    })?;
+                    b.if_(
+                        below(&column, columns, block.sizes[1]),
+                        |b| -> Result<(), ScheduleError> {
+                            let value = if lanes_out == lanes {
+                                value.clone()
+                            } else {
+                                value.clone().lane(part as u8)
+                            };
+                            let mut at = of_row.clone();
+                            at.set_position(b, &roles.columns, &column);
+                            if let Some(&axis) = roles.columns.last() {
+                                at = at.vector(axis, lanes_out as u8);
+                            }
+                            let value = Values { b, profile, lanes: at.lanes }.narrow(dtype, value);
+                            let results = at.program(
+                                b,
+                                &nest.epilogue,
+                                Some((&value, &Expr::from(true).splat(at.lanes))),
+                            )?;
+                            let place = b.let_("place", at.affine(&nest.place()));
+                            at.store_in_row(b, &place, &column, results);
+                            Ok(())
+                        },
+                    )?;
                 }
             }
             Ok(())
@@ -193,9 +219,16 @@ pub(super) fn over_blocks(
     }
     let mut ahead = Vec::new();
     for Factor { side, slots, .. } in factors {
-        let zero = Values { b, profile, lanes: side.lanes as u8 }.constant(Scalar::zero(side.dtype()))?;
-        let elements = |count: usize, b: &mut Builder| (0..count).map(|_| b.var("ahead", &zero)).collect();
-        ahead.push(side.elements(slots).into_iter().map(|count| elements(count, b)).collect::<Vec<Vec<Expr>>>());
+        let zero =
+            Values { b, profile, lanes: side.lanes as u8 }.constant(Scalar::zero(side.dtype()))?;
+        let elements =
+            |count: usize, b: &mut Builder| (0..count).map(|_| b.var("ahead", &zero)).collect();
+        ahead.push(
+            side.elements(slots)
+                .into_iter()
+                .map(|count| elements(count, b))
+                .collect::<Vec<Vec<Expr>>>(),
+        );
     }
     fetch(b, factors, &ahead, &0.into())?;
     put(b, factors, &ahead, &0.into());
@@ -240,7 +273,10 @@ pub(super) fn vectors<'a>(
     width: u32,
 ) -> Result<(Vec<u8>, [Side<'a>; 2], u32), ScheduleError> {
     let [left, right] = sides.each_ref().map(|side| (side.wanted(), side.singly()));
-    let last = (stored_together(nest, roles, width), [singly(nest.epilogue_loads()), stores(nest, 1)].concat());
+    let last = (
+        stored_together(nest, roles, width),
+        [singly(nest.epilogue_loads()), stores(nest, 1)].concat(),
+    );
     let wish = |part: &(Option<Wanted>, Wanted), vector: bool| match (vector, part) {
         (true, (wanted, _)) => wanted.clone(),
         (false, (_, singly)) => Some(singly.clone()),
@@ -264,7 +300,8 @@ pub(super) fn vectors<'a>(
 /// columns as a vector.
 pub(super) fn stored_together(nest: &Nest, roles: &Roles, width: u32) -> Option<Wanted> {
     let &axis = roles.columns.last().filter(|_| width > 1)?;
-    let (reads, writes) = (reads(nest, nest.epilogue_loads(), axis, width as u8), writes(nest, axis, width as u8));
+    let (reads, writes) =
+        (reads(nest, nest.epilogue_loads(), axis, width as u8), writes(nest, axis, width as u8));
     Some([reads?, writes?].concat())
 }
 
@@ -274,7 +311,12 @@ pub(super) fn below(index: &Expr, count: usize, block: u32) -> Expr {
 }
 
 /// Returns the first row and the first column of the workgroup's block.
-pub(super) fn first_places(b: &mut Builder, band: u32, grid: [u32; 3], [rows, columns]: [u32; 2]) -> [Expr; 2] {
+pub(super) fn first_places(
+    b: &mut Builder,
+    band: u32,
+    grid: [u32; 3],
+    [rows, columns]: [u32; 2],
+) -> [Expr; 2] {
     let [row, column] = place_of_workgroup(b, band, grid);
     [b.let_("first_row", row * rows as i32), b.let_("first_column", column * columns as i32)]
 }
@@ -297,7 +339,10 @@ fn place_in_workgroup(b: &mut Builder, t: &Tiling, lane: &Expr) -> [Expr; 2] {
     let (across, _) = t.threads();
     let width = (WARP / t.warp_rows).min(across);
     if width == across {
-        return [b.let_("y", lane.clone().quotient(across)), b.let_("x", lane.clone().remainder(across))];
+        return [
+            b.let_("y", lane.clone().quotient(across)),
+            b.let_("x", lane.clone().remainder(across)),
+        ];
     }
     let in_warp = lane.clone().remainder(width * t.warp_rows);
     let warp = lane.clone().quotient(width * t.warp_rows);
@@ -308,10 +353,18 @@ fn place_in_workgroup(b: &mut Builder, t: &Tiling, lane: &Expr) -> [Expr; 2] {
 }
 
 /// Reads the blocks of both operands at `first` into registers.
-fn fetch(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], first: &Expr) -> Result<(), ScheduleError> {
+fn fetch(
+    b: &mut Builder,
+    factors: &[Factor; 2],
+    ahead: &[Vec<Vec<Expr>>],
+    first: &Expr,
+) -> Result<(), ScheduleError> {
     for (Factor { side, slots, .. }, ahead) in factors.iter().zip(ahead) {
         side.read(b, slots, first, |b, slot, elements| {
-            ahead[slot].iter().zip(elements).for_each(|(register, (_, element))| b.assign(register, element));
+            ahead[slot]
+                .iter()
+                .zip(elements)
+                .for_each(|(register, (_, element))| b.assign(register, element));
         })?;
     }
     Ok(())
@@ -332,7 +385,12 @@ fn put(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], buffer:
 }
 
 /// Multiplies `depth` points of staged blocks, of rows and of columns, into the register tile.
-pub(super) fn multiply(b: &mut Builder, tile: &[Vec<Expr>], [rows, columns]: &[Staged; 2], depth: u32) {
+pub(super) fn multiply(
+    b: &mut Builder,
+    tile: &[Vec<Expr>],
+    [rows, columns]: &[Staged; 2],
+    depth: u32,
+) {
     let is_float = b.ty(&tile[0][0]).is_ok_and(|ty| ty.dtype.is_float());
     let turns = UNROLLED / (rows.count * columns.count);
     let unroll = 1 << turns.clamp(1, depth.min(8)).ilog2();
@@ -341,15 +399,26 @@ pub(super) fn multiply(b: &mut Builder, tile: &[Vec<Expr>], [rows, columns]: &[S
         for turn in 0..unroll as i32 {
             let [l, r] = [(0, "l", rows), (1, "r", columns)].map(|(n, name, staged)| {
                 let first = (k.clone() + turn) * staged.pitch as i32 + &bases[n];
-                let read = |group: u32| Expr::load_shared(staged.array, first.clone() + (group * staged.stride) as i32);
-                (0..staged.count / staged.lanes).map(|group| b.let_(name, read(group))).collect::<Vec<Expr>>()
+                let read = |group: u32| {
+                    Expr::load_shared(staged.array, first.clone() + (group * staged.stride) as i32)
+                };
+                (0..staged.count / staged.lanes)
+                    .map(|group| b.let_(name, read(group)))
+                    .collect::<Vec<Expr>>()
             });
             for (row, accumulators) in (0..).zip(tile) {
                 let x = &l[(row / rows.lanes) as usize];
-                let x = if rows.lanes == 1 { x.clone() } else { x.clone().lane((row % rows.lanes) as u8) };
+                let x = if rows.lanes == 1 {
+                    x.clone()
+                } else {
+                    x.clone().lane((row % rows.lanes) as u8)
+                };
                 for (y, accumulator) in r.iter().zip(accumulators) {
                     let x = x.clone().splat(columns.lanes as u8);
-                    b.assign(accumulator, if is_float { x.fma(y, accumulator) } else { accumulator + x * y });
+                    b.assign(
+                        accumulator,
+                        if is_float { x.fma(y, accumulator) } else { accumulator + x * y },
+                    );
                 }
             }
         }

@@ -59,7 +59,9 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     let ahead = if t.buffers == 2 { staged / threads } else { 0.0 };
     let tile = t.thread_rows * t.thread_columns;
     let registers = (tile + t.thread_rows + t.thread_columns + OWN_REGISTERS) as f64 + ahead;
-    let room = (INVOCATIONS / threads).min(REGISTERS / (registers * threads)).min(SHARED / t.shared_bytes(4) as f64);
+    let room = (INVOCATIONS / threads)
+        .min(REGISTERS / (registers * threads))
+        .min(SHARED / t.shared_bytes(4) as f64);
     let of_core = (blocks / rates.cores as f64).ceil();
     let together = room.floor().max(1.0).min(of_core);
     let hidden = if t.buffers == 2 { 1.5 } else { 1.0 };
@@ -72,11 +74,14 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     let issued = (t.thread_rows.div_ceil(4) + t.thread_columns.div_ceil(4)) as f64 * 32.0;
     let read = points / (32.0 * tile as f64) * (warp * WORD + issued);
     let slots = |left: bool| if is_read_in_vectors(nest, roles, left) { 2.0 } else { 6.0 };
-    let staging =
-        turns * t.block_reduction as f64 * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false));
+    let staging = turns
+        * t.block_reduction as f64
+        * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false));
     let core = rates.flops / rates.cores as f64;
-    let work = (2.0 * points / busy).max((read + turns * staged * WORD) / SHARED_RATE) + 2.0 * staging / busy;
-    let arithmetic = of_core * work / core + of_core / together * turns * (3 - t.buffers) as f64 * BARRIER / 4.0;
+    let work = (2.0 * points / busy).max((read + turns * staged * WORD) / SHARED_RATE)
+        + 2.0 * staging / busy;
+    let arithmetic =
+        of_core * work / core + of_core / together * turns * (3 - t.buffers) as f64 * BARRIER / 4.0;
 
     let moved = of_blocks(nest, profile, roles, [t.block_rows, t.block_columns], t.band, together);
     let waits = if t.buffers == 2 { ANSWER } else { turns * ANSWER };
@@ -92,15 +97,20 @@ pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &Mat
     let threads = t.invocations() as f64;
     let subgroups = (t.down * t.across) as f64;
     let turns = depth.div_ceil(t.block_reduction as usize) as f64;
-    let (places, deep) = ((t.block_rows * t.block_columns) as f64, turns * t.block_reduction as f64);
+    let (places, deep) =
+        ((t.block_rows * t.block_columns) as f64, turns * t.block_reduction as f64);
 
     let [own_down, own_across] = t.matrices().map(f64::from);
     let registers = places / threads + OWN_REGISTERS as f64;
-    let room = (INVOCATIONS / threads).min(REGISTERS / (registers * threads)).min(SHARED / t.shared_bytes() as f64);
+    let room = (INVOCATIONS / threads)
+        .min(REGISTERS / (registers * threads))
+        .min(SHARED / t.shared_bytes() as f64);
     let of_core = (blocks / rates.cores as f64).ceil();
     let together = room.floor().max(1.0).min(of_core);
     let hidden = if t.buffers == 2 { 1.5 } else { 1.0 };
-    let busy = (together * subgroups * (own_down * own_across).min(4.0) * hidden / MATRICES_UNDER_WAY).min(1.0);
+    let busy = (together * subgroups * (own_down * own_across).min(4.0) * hidden
+        / MATRICES_UNDER_WAY)
+        .min(1.0);
 
     // The work of a core for one block: matrix products, reads of workgroup memory, staging, and
     // moving the sums to the epilogue.
@@ -113,11 +123,13 @@ pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &Mat
     let staged = (t.block_rows + t.block_columns) as f64;
     let shared = ((lines + staged) * deep * element + 3.0 * places * WORD) / SHARED_RATE;
     let slots = |left: bool| if is_read_in_vectors(nest, roles, left) { 2.0 } else { 6.0 };
-    let staging = deep * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false)) + 4.0 * places;
+    let staging = deep
+        * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false))
+        + 4.0 * places;
     let core = rates.flops / rates.cores as f64;
     let barriers = turns * (3 - t.buffers) as f64 + 2.0 * own_down;
-    let arithmetic =
-        of_core * (products.max(shared) + 2.0 * staging) / core + of_core / together * barriers * BARRIER / 4.0;
+    let arithmetic = of_core * (products.max(shared) + 2.0 * staging) / core
+        + of_core / together * barriers * BARRIER / 4.0;
 
     let moved = of_blocks(nest, profile, roles, [t.block_rows, t.block_columns], t.band, together);
     let waits = if t.buffers == 2 { ANSWER } else { turns * ANSWER };
@@ -149,7 +161,8 @@ fn of_blocks(
     let wave = (rates.cores as f64 * together).min(blocks);
     let high = if band > 1 { band as f64 } else { (wave / across).ceil() }.min(down);
     let wide = (wave / high).min(across);
-    let fresh = (high * block_rows as f64 + wide * block_columns as f64) * depth * WORD * blocks / wave;
+    let fresh =
+        (high * block_rows as f64 + wide * block_columns as f64) * depth * WORD * blocks / wave;
     let once = footprint(nest);
     let fetched = if once < rates.cache_bytes { once } else { fresh.max(once) };
     (cached / rates.cache).max(fetched / rates.memory)
@@ -164,9 +177,11 @@ pub(super) fn of_blocking(nest: &Nest, profile: &Profile, roles: &Roles, t: &Blo
     let threads = t.invocations() as f64;
     let blocks = (rows.div_ceil(t.rows as usize) * batch) as f64;
     let turns = points.div_ceil(t.points as usize) as f64;
-    let (tile, of_columns) = ((t.thread_rows * t.thread_points) as f64, (t.thread_rows * columns_each) as f64);
+    let (tile, of_columns) =
+        ((t.thread_rows * t.thread_points) as f64, (t.thread_rows * columns_each) as f64);
 
-    let registers = nest.inner.len() as f64 * tile + of_columns + (t.thread_rows + OWN_REGISTERS) as f64;
+    let registers =
+        nest.inner.len() as f64 * tile + of_columns + (t.thread_rows + OWN_REGISTERS) as f64;
     let shared = t.shared_bytes(columns, nest.inner.len()) as f64;
     let room = (INVOCATIONS / threads).min(REGISTERS / (registers * threads)).min(SHARED / shared);
     let of_core = (blocks / rates.cores as f64).ceil();
@@ -178,26 +193,35 @@ pub(super) fn of_blocking(nest: &Nest, profile: &Profile, roles: &Roles, t: &Blo
     let depths = nest.inner.iter().map(|inner| nest.points(inner.axes.clone()));
     let depth = depths.map(|depth| depth.next_multiple_of(t.depth as usize)).sum::<usize>() as f64;
     let terms = tile * depth + of_columns * t.points as f64;
-    let read =
-        (t.thread_rows + t.thread_points) as f64 * depth + (t.thread_rows + columns_each) as f64 * t.points as f64;
-    let staged = ((t.rows + t.points) as f64 * depth + (columns_each * across * t.points) as f64) / threads;
+    let read = (t.thread_rows + t.thread_points) as f64 * depth
+        + (t.thread_rows + columns_each) as f64 * t.points as f64;
+    let staged =
+        ((t.rows + t.points) as f64 * depth + (columns_each * across * t.points) as f64) / threads;
     let others = tile * 4.0 * nest.body.insts.len() as f64;
-    let work =
-        threads * turns * ((2.0 * terms + others).max((read + staged) * WORD / SHARED_RATE) + 8.0 * staged) / busy;
-    let barriers =
-        turns * (2.0 * depth / t.depth as f64 + 2.0 * (t.points / t.depth).max(1) as f64 + 1.0) * BARRIER / 4.0;
-    let arithmetic = of_core * work / (rates.flops / rates.cores as f64) + of_core / together * barriers;
+    let work = threads
+        * turns
+        * ((2.0 * terms + others).max((read + staged) * WORD / SHARED_RATE) + 8.0 * staged)
+        / busy;
+    let barriers = turns
+        * (2.0 * depth / t.depth as f64 + 2.0 * (t.points / t.depth).max(1) as f64 + 1.0)
+        * BARRIER
+        / 4.0;
+    let arithmetic =
+        of_core * work / (rates.flops / rates.cores as f64) + of_core / together * barriers;
     rates.launch + arithmetic.max(footprint(nest) / rates.memory)
 }
 
 /// Returns whether an operand is contiguous along the last axis of its own or of the reduction, so
 /// that it can be read in vectors.
 fn is_read_in_vectors(nest: &Nest, roles: &Roles, left: bool) -> bool {
-    let (factor, axes) = if left { (roles.left, &roles.rows) } else { (roles.right, &roles.columns) };
+    let (factor, axes) =
+        if left { (roles.left, &roles.rows) } else { (roles.right, &roles.columns) };
     let last = [axes.last(), roles.reduction.last()];
     let runs = |load: &Load| {
         let mut axes = last.iter().flatten();
-        axes.any(|&&axis| load.offset.coefficient(axis) == 1 && nest.axes[axis].extent.is_multiple_of(4))
+        axes.any(|&&axis| {
+            load.offset.coefficient(axis) == 1 && nest.axes[axis].extent.is_multiple_of(4)
+        })
     };
     loads_of(&nest.body, factor).all(runs)
 }
@@ -214,9 +238,12 @@ pub(super) fn of_reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> f64 {
     let run = axis.map_or(1.0, |axis| nest.axes[axis].extent as f64 / run as f64).clamp(0.25, 1.0);
     let steps = nest.reduction_points() as f64 / deep / s.slices as f64;
     let workgroups = (nest.places() as f64 / s.rows as f64 / wide / s.places as f64).ceil();
-    let waves = (workgroups * (s.places * s.slices) as f64 / (profile.rates.cores as f64 * INVOCATIONS)).ceil();
+    let waves = (workgroups * (s.places * s.slices) as f64
+        / (profile.rates.cores as f64 * INVOCATIONS))
+        .ceil();
     let tree = s.slices.ilog2() as f64 * BARRIER * (1.0 + s.rows as f64 * wide / 4.0);
-    let time = streaming(nest, profile, axis, s.width, s.rows, workgroups) * steps.ceil() / steps / run;
+    let time =
+        streaming(nest, profile, axis, s.width, s.rows, workgroups) * steps.ceil() / steps / run;
     profile.rates.launch + time.max(ANSWER + waves * steps.ceil() * STEP) + waves * tree
 }
 
@@ -236,7 +263,14 @@ pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width
 
 /// Predicts the seconds that memory and arithmetic take if every read goes to the cache or to
 /// memory. Consecutive invocations are adjacent along `axis`.
-fn streaming(nest: &Nest, profile: &Profile, axis: Option<usize>, width: u8, rows: u32, workgroups: f64) -> f64 {
+fn streaming(
+    nest: &Nest,
+    profile: &Profile,
+    axis: Option<usize>,
+    width: u8,
+    rows: u32,
+    workgroups: f64,
+) -> f64 {
     let rates = &profile.rates;
     let (places, points) = (nest.places() as f64, nest.reduction_points() as f64);
     let coalesced = |load: &Load| match axis.map(|axis| load.offset.coefficient(axis)) {
@@ -245,13 +279,17 @@ fn streaming(nest: &Nest, profile: &Profile, axis: Option<usize>, width: u8, row
         Some(_) => SECTOR,
     };
     let of_body: f64 = nest.body_loads().map(coalesced).sum();
-    let of_epilogue: f64 = nest.epilogue_loads().map(coalesced).sum::<f64>() + WORD * nest.outputs.len() as f64;
+    let of_epilogue: f64 =
+        nest.epilogue_loads().map(coalesced).sum::<f64>() + WORD * nest.outputs.len() as f64;
     let shared = if rows > 1 { 1.0 + rows as f64 / 2.0 } else { 1.0 };
     let cached = places * (points * of_body / shared + of_epilogue);
-    let operations = places * (points * (nest.body.insts.len() + 2) as f64 + nest.epilogue.insts.len() as f64);
+    let operations =
+        places * (points * (nest.body.insts.len() + 2) as f64 + nest.epilogue.insts.len() as f64);
     // One core alone gets more than its share of the bandwidth.
     let busy = (4.0 * workgroups / rates.cores as f64).min(1.0);
-    let time = (2.0 * operations / rates.flops).max(cached / (2.0 * rates.cache)).max(footprint(nest) / rates.memory);
+    let time = (2.0 * operations / rates.flops)
+        .max(cached / (2.0 * rates.cache))
+        .max(footprint(nest) / rates.memory);
     time / busy
 }
 
@@ -261,7 +299,11 @@ fn footprint(nest: &Nest) -> f64 {
     for load in nest.loads() {
         let all = nest.operands[load.operand].elements() as f64;
         let bytes = read.entry(load.operand).or_insert(0.0);
-        *bytes = bytes.max(if load.dynamic.is_empty() { extent(nest, &load.offset).min(all) } else { all });
+        *bytes = bytes.max(if load.dynamic.is_empty() {
+            extent(nest, &load.offset).min(all)
+        } else {
+            all
+        });
     }
     let written = (nest.outputs.len() * nest.places()) as f64;
     WORD * (read.values().sum::<f64>() + written)
@@ -270,6 +312,8 @@ fn footprint(nest: &Nest) -> f64 {
 /// Returns an upper bound of the number of values that an expression takes.
 fn extent(nest: &Nest, affine: &Affine) -> f64 {
     let bounds = nest.variable_bounds();
-    let of = |(variable, _): &(usize, i64)| bounds.get(*variable).map_or(1.0, |(low, high)| (high - low) as f64 + 1.0);
+    let of = |(variable, _): &(usize, i64)| {
+        bounds.get(*variable).map_or(1.0, |(low, high)| (high - low) as f64 + 1.0)
+    };
     affine.terms().iter().map(of).product()
 }

@@ -46,7 +46,10 @@ pub struct Divided {
 /// Splits a nest. On a GPU, `None` unless the two nests are predicted to be faster by more than the
 /// error of the cost model; on a cpu, `None` unless the nest has few columns.
 pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
-    let is_plain = !nest.tracks_written() && nest.loops == 0 && nest.inner.is_empty() && nest.columns().is_empty();
+    let is_plain = !nest.tracks_written()
+        && nest.loops == 0
+        && nest.inner.is_empty()
+        && nest.columns().is_empty();
     let suits = nest.aggregation?.operation().is_some() && is_plain;
     let reduces = |v| nest.depends_on_reduction(v);
     let is_derived = nest.derived.iter().any(|derived| derived.numerator.variables().any(reduces));
@@ -57,7 +60,9 @@ pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
     if profile.execution == Execution::Native {
         return side_by_side(nest);
     }
-    let time = |nest: &Nest| ranked(nest, profile).into_iter().map(|(time, _)| time).fold(f64::INFINITY, f64::min);
+    let time = |nest: &Nest| {
+        ranked(nest, profile).into_iter().map(|(time, _)| time).fold(f64::INFINITY, f64::min)
+    };
     let whole = time(nest);
     if whole < WORTHWHILE * profile.rates.launch {
         return None;
@@ -66,7 +71,8 @@ pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
         let two = in_blocks(nest, parts)?;
         Some((time(&two.first) + time(&two.second), two))
     });
-    let best = parts.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(of_two, _)| EQUAL * of_two < whole)?;
+    let best =
+        parts.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(of_two, _)| EQUAL * of_two < whole)?;
     Some(best.1)
 }
 
@@ -78,8 +84,9 @@ fn in_blocks(nest: &Nest, parts: usize) -> Option<Divided> {
     let extent = nest.axes[axis].extent;
     let least = extent.div_ceil(parts);
     // Equal parts need no guard, and a length that is a multiple of 4 can be read in vectors.
-    let fits =
-        |step: usize| (least.next_multiple_of(step)..2 * least).step_by(step).find(|&l| extent.is_multiple_of(l));
+    let fits = |step: usize| {
+        (least.next_multiple_of(step)..2 * least).step_by(step).find(|&l| extent.is_multiple_of(l))
+    };
     let length = fits(4).or_else(|| fits(1)).unwrap_or(least);
     let parts = extent.div_ceil(length);
     let is_long = parts >= 2 && nest.reduction_points() / parts >= PART;
@@ -97,13 +104,16 @@ fn side_by_side(nest: &Nest) -> Option<Divided> {
         }
         _ => true,
     };
-    let is_plain = nest.guards.is_empty() && nest.derived.is_empty() && nest.body.leaves().all(follows);
+    let is_plain =
+        nest.guards.is_empty() && nest.derived.is_empty() && nest.body.leaves().all(follows);
     if nest.free != 1 || !(1..=MOST_COLUMNS).contains(&columns) || !is_plain {
         return None;
     }
     let extent = nest.axes[axis].extent;
     let most = extent.min(MOST_BESIDE / columns).min(nest.reduction_points() / PART);
-    let parts = (2..=most).rev().find(|&parts| extent.is_multiple_of(parts) && parts * columns >= LEAST_BESIDE)?;
+    let parts = (2..=most)
+        .rev()
+        .find(|&parts| extent.is_multiple_of(parts) && parts * columns >= LEAST_BESIDE)?;
     let two = divided(nest, axis, [parts, extent / parts], [1, parts])?;
     // Merges the parts and the columns into one axis.
     let first = simplify(two.first).filter(|first| first.free == 1)?;
@@ -112,7 +122,12 @@ fn side_by_side(nest: &Nest) -> Option<Divided> {
 
 /// Splits a reduction axis into `parts` parts of `length` points. Point `i` of part `s` is the
 /// point `steps[0] * s + steps[1] * i` of the axis; points past the end of the axis are guarded.
-fn divided(nest: &Nest, axis: usize, [parts, length]: [usize; 2], steps: [usize; 2]) -> Option<Divided> {
+fn divided(
+    nest: &Nest,
+    axis: usize,
+    [parts, length]: [usize; 2],
+    steps: [usize; 2],
+) -> Option<Divided> {
     let extent = nest.axes[axis].extent;
     let (places, dtype) = (nest.places(), nest.accumulator()?);
     let all = TensorType::new(dtype, [parts * places]);
@@ -148,7 +163,9 @@ fn divided(nest: &Nest, axis: usize, [parts, length]: [usize; 2], steps: [usize;
     second.axes.truncate(nest.free);
     second.axes.push(part);
     let shifted = |affine: &Affine| {
-        affine.map_variables(|v| if v < nest.axes.len() { v } else { v + nest.free + 1 - nest.axes.len() })
+        affine.map_variables(|v| {
+            if v < nest.axes.len() { v } else { v + nest.free + 1 - nest.axes.len() }
+        })
     };
     second.guards.clear();
     second.derived = change_derived(nest, shifted)?;
@@ -159,7 +176,8 @@ fn divided(nest: &Nest, axis: usize, [parts, length]: [usize; 2], steps: [usize;
     second.body = Program::default();
     let second_operands = prune(&mut second);
     let offset = nest.place().add(&Affine::new([(nest.free, places as i64)], 0)?)?;
-    let load = Load { operand: second.operands.len(), offset, dynamic: Vec::new(), when: Vec::new() };
+    let load =
+        Load { operand: second.operands.len(), offset, dynamic: Vec::new(), when: Vec::new() };
     second.operands.push(all.clone());
     let value = second.body.push(Inst::Leaf(Leaf::Load(load)), dtype);
     second.body.results.push(value);
@@ -175,17 +193,22 @@ fn changed(change: impl Fn(&Affine) -> Option<Affine>) -> impl Fn(&mut Affine) -
 }
 
 fn change_derived(nest: &Nest, change: impl Fn(&Affine) -> Option<Affine>) -> Option<Vec<Derived>> {
-    nest.derived.iter().map(|derived| Some(Derived { numerator: change(&derived.numerator)?, ..*derived })).collect()
+    nest.derived
+        .iter()
+        .map(|derived| Some(Derived { numerator: change(&derived.numerator)?, ..*derived }))
+        .collect()
 }
 
 /// Drops the operands that no load reads. Returns the old numbers of the others.
 fn prune(nest: &mut Nest) -> Vec<usize> {
-    let kept: Vec<usize> =
-        (0..nest.operands.len()).filter(|&operand| nest.loads().any(|load| load.operand == operand)).collect();
+    let kept: Vec<usize> = (0..nest.operands.len())
+        .filter(|&operand| nest.loads().any(|load| load.operand == operand))
+        .collect();
     nest.operands = kept.iter().map(|&operand| nest.operands[operand].clone()).collect();
     for (inst, _) in nest.body.insts.iter_mut().chain(&mut nest.epilogue.insts) {
         if let Inst::Leaf(Leaf::Load(load)) = inst {
-            load.operand = kept.iter().position(|&operand| operand == load.operand).unwrap_or(load.operand);
+            load.operand =
+                kept.iter().position(|&operand| operand == load.operand).unwrap_or(load.operand);
         }
     }
     kept

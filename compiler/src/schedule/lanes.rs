@@ -11,12 +11,18 @@ pub(super) type Wanted = Vec<(usize, u8)>;
 
 /// Returns the lanes that the loads of one part of a nest want. `None` unless each load reads a
 /// vector of `width` neighbours along `axis`, or is the same at all of them.
-pub(super) fn reads<'a>(nest: &Nest, loads: impl Iterator<Item = &'a Load>, axis: usize, width: u8) -> Option<Wanted> {
+pub(super) fn reads<'a>(
+    nest: &Nest,
+    loads: impl Iterator<Item = &'a Load>,
+    axis: usize,
+    width: u8,
+) -> Option<Wanted> {
     if !spans(nest, axis, width) {
         return None;
     }
     let wanted = loads.map(|load| {
-        if !load.dynamic.is_empty() || !load.when.iter().all(|condition| is_still(condition, axis)) {
+        if !load.dynamic.is_empty() || !load.when.iter().all(|condition| is_still(condition, axis))
+        {
             return None;
         }
         let lanes = if is_still(&load.offset, axis) { 1 } else { width };
@@ -32,7 +38,8 @@ pub(super) fn writes(nest: &Nest, axis: usize, width: u8) -> Option<Wanted> {
     let fits = |(number, output): (usize, &Output)| {
         nest.is_of_rows(number) || is_vector(&output.position, &output.ty, axis, width)
     };
-    (spans(nest, axis, width) && nest.outputs.iter().enumerate().all(fits)).then(|| stores(nest, width))
+    (spans(nest, axis, width) && nest.outputs.iter().enumerate().all(fits))
+        .then(|| stores(nest, width))
 }
 
 /// Wants all outputs in vectors of `width`, except those with one element for each row. An output
@@ -62,7 +69,8 @@ pub(super) fn of_points(nest: &Nest, width: u8) -> Option<Vec<u8>> {
     if !nest.guards.iter().all(|guard| is_still(guard, axis)) {
         return None;
     }
-    let (body, rest) = (reads(nest, nest.body_loads(), axis, width)?, singly(nest.epilogue_loads()));
+    let (body, rest) =
+        (reads(nest, nest.body_loads(), axis, width)?, singly(nest.epilogue_loads()));
     let lanes = agree(nest, [&body, &rest, &stores(nest, 1)])?;
     lanes.iter().any(|&lanes| lanes > 1).then_some(lanes)
 }
@@ -74,7 +82,10 @@ pub(super) fn singly<'a>(loads: impl Iterator<Item = &'a Load>) -> Wanted {
 
 /// Returns the lanes of each operand, then of each output, if all uses agree. A buffer without uses
 /// has 1 lane.
-pub(super) fn agree<'a>(nest: &Nest, wishes: impl IntoIterator<Item = &'a Wanted>) -> Option<Vec<u8>> {
+pub(super) fn agree<'a>(
+    nest: &Nest,
+    wishes: impl IntoIterator<Item = &'a Wanted>,
+) -> Option<Vec<u8>> {
     let mut lanes: Vec<Option<u8>> = vec![None; nest.operands.len() + nest.outputs.len()];
     for &(number, wanted) in wishes.into_iter().flatten() {
         if lanes[number].replace(wanted).is_some_and(|before| before != wanted) {
@@ -99,7 +110,10 @@ pub(super) fn is_still(affine: &Affine, axis: usize) -> bool {
 fn is_vector(position: &Affine, tensor: &TensorType, axis: usize, width: u8) -> bool {
     let width = width as i64;
     position.coefficient(axis) == 1
-        && position.terms().iter().all(|&(variable, coefficient)| variable == axis || coefficient % width == 0)
+        && position
+            .terms()
+            .iter()
+            .all(|&(variable, coefficient)| variable == axis || coefficient % width == 0)
         && position.offset() % width == 0
         && tensor.elements().is_multiple_of(width as usize)
 }

@@ -35,7 +35,10 @@ impl MatrixTiling {
 
     /// Returns the number of matrices of a subgroup, down and across.
     pub(super) fn matrices(&self) -> [u32; 2] {
-        [self.block_rows / (self.down * self.unit.size), self.block_columns / (self.across * self.unit.size)]
+        [
+            self.block_rows / (self.down * self.unit.size),
+            self.block_columns / (self.across * self.unit.size),
+        ]
     }
 
     /// Returns the rows of the block whose sums are in workgroup memory at a time.
@@ -63,7 +66,8 @@ impl MatrixTiling {
     pub(super) fn shared_bytes(&self) -> u32 {
         let element = self.unit.factors.size() as u32;
         let staged = (self.block_rows + self.block_columns) * element + 2 * 16;
-        staged * self.block_reduction * self.buffers + (self.block_columns + PADDING) * self.line() * WORD
+        staged * self.block_reduction * self.buffers
+            + (self.block_columns + PADDING) * self.line() * WORD
     }
 }
 
@@ -90,12 +94,14 @@ pub(super) fn matrices(
     roles: &Roles,
     t: &MatrixTiling,
 ) -> Result<Kernel, ScheduleError> {
-    let values = factors(nest, roles, &t.unit).ok_or(ScheduleError::Internal("factors of another type"))?;
+    let values =
+        factors(nest, roles, &t.unit).ok_or(ScheduleError::Internal("factors of another type"))?;
     if !t.is_whole() {
         return Err(ScheduleError::Internal("matrices that do not divide their block"));
     }
     let [rows, columns, depth, batch] = extents(nest, roles);
-    let blocks = [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch];
+    let blocks =
+        [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch];
     let grid = grid_of(blocks, profile)?;
     let threads = t.invocations();
     let mut builder = Builder::new(&nest.name, [threads, 1, 1], grid);
@@ -126,9 +132,16 @@ pub(super) fn matrices(
 
     let matrices = Matrices::declare(b, t, own);
     matrices.clear(b, &lane);
-    over_blocks(b, &factors, [depth, t.block_reduction as usize], t.buffers, profile, |b, buffer| {
-        matrices.multiply(b, &factors, buffer);
-    })?;
+    over_blocks(
+        b,
+        &factors,
+        [depth, t.block_reduction as usize],
+        t.buffers,
+        profile,
+        |b, buffer| {
+            matrices.multiply(b, &factors, buffer);
+        },
+    )?;
 
     let [down, across] = t.threads();
     let [y, x] = [b.let_("y", lane.clone().quotient(across)), b.let_("x", lane.remainder(across))];
@@ -171,12 +184,15 @@ impl<'a> Matrices<'a> {
         let [down, across] = t.matrices();
         let pitch = t.block_columns + PADDING;
         let scratch = b.shared("sums", Type::scalar(DType::F32), (pitch * t.line()) as usize);
-        let matrix = |b: &mut Builder, name: &str, role, dtype| b.matrix(name, role, dtype, t.unit.size as u8);
+        let matrix = |b: &mut Builder, name: &str, role, dtype| {
+            b.matrix(name, role, dtype, t.unit.size as u8)
+        };
         let left = (0..down).map(|_| matrix(b, "l", Role::Left, t.unit.factors)).collect();
         let right = (0..across).map(|_| matrix(b, "r", Role::Right, t.unit.factors)).collect();
         let mut sums = Vec::new();
         for r in 0..down {
-            let row = (0..across).map(|c| matrix(b, &format!("acc_{r}_{c}"), Role::Sum, DType::F32));
+            let row =
+                (0..across).map(|c| matrix(b, &format!("acc_{r}_{c}"), Role::Sum, DType::F32));
             sums.push(row.collect::<Vec<usize>>());
         }
         Matrices { t, subgroup, left, right, sums, scratch, pitch }
@@ -201,7 +217,8 @@ impl<'a> Matrices<'a> {
             for (n, matrices) in [&self.left, &self.right].into_iter().enumerate() {
                 let Factor { side, array, .. } = &factors[n];
                 let pitch = side.pitch() * side.lanes;
-                let line = buffer.clone() * (pitch * t.block_reduction) as i32 + k.clone() * pitch as i32;
+                let line =
+                    buffer.clone() * (pitch * t.block_reduction) as i32 + k.clone() * pitch as i32;
                 let line = b.let_("line", line + self.subgroup[n].clone() * size as i32);
                 let stride = [t.down, t.across][n] * size;
                 for (number, &matrix) in (0..).zip(matrices) {
@@ -210,7 +227,10 @@ impl<'a> Matrices<'a> {
                 }
             }
             for (&left, row) in self.left.iter().zip(&self.sums) {
-                self.right.iter().zip(row).for_each(|(&right, &sum)| b.multiply_add(sum, left, right));
+                self.right
+                    .iter()
+                    .zip(row)
+                    .for_each(|(&right, &sum)| b.multiply_add(sum, left, right));
             }
         });
     }
@@ -229,9 +249,12 @@ impl<'a> Matrices<'a> {
     fn tile(&self, b: &mut Builder, [y, x]: [&Expr; 2]) -> Vec<Vec<Expr>> {
         let [down, _] = self.t.threads();
         let rows = (0..self.t.line() / down).map(|r| {
-            let place = (y.clone() + (r * down) as i32) * self.pitch as i32 + x.clone() * COLUMNS as i32;
+            let place =
+                (y.clone() + (r * down) as i32) * self.pitch as i32 + x.clone() * COLUMNS as i32;
             let place = b.let_("place", place);
-            let lanes = (0..COLUMNS as i32).map(|lane| Expr::load_shared(self.scratch, place.clone() + lane)).collect();
+            let lanes = (0..COLUMNS as i32)
+                .map(|lane| Expr::load_shared(self.scratch, place.clone() + lane))
+                .collect();
             vec![b.let_("sum", Expr::vector(lanes))]
         });
         rows.collect()

@@ -164,7 +164,10 @@ impl Tiling {
     /// Returns an upper bound of the workgroup memory in bytes, for elements of `element` bytes.
     fn shared_bytes(&self, element: usize) -> u32 {
         // A row of a staged block may be padded by one vector of four.
-        (self.block_rows + self.block_columns + 8) * self.block_reduction * self.buffers * element as u32
+        (self.block_rows + self.block_columns + 8)
+            * self.block_reduction
+            * self.buffers
+            * element as u32
     }
 
     /// Returns the number of invocations in a workgroup.
@@ -178,17 +181,27 @@ impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Schedule::Native(method) => write!(f, "native {method}"),
-            Schedule::Pointwise { workgroup, width } => write!(f, "pointwise workgroup {workgroup} width {width}"),
+            Schedule::Pointwise { workgroup, width } => {
+                write!(f, "pointwise workgroup {workgroup} width {width}")
+            }
             Schedule::Reduction(s) => {
                 let along = if s.along == Along::Places { "places" } else { "points" };
-                write!(f, "reduction places {} slices {} along {along} width {}", s.places, s.slices, s.width)?;
+                write!(
+                    f,
+                    "reduction places {} slices {} along {along} width {}",
+                    s.places, s.slices, s.width
+                )?;
                 if s.rows > 1 { write!(f, " rows {}", s.rows) } else { Ok(()) }
             }
             Schedule::Rows { workgroup, lanes, width } => {
                 write!(f, "rows workgroup {workgroup} lanes {lanes} width {width}")
             }
             Schedule::Contraction(t) => {
-                write!(f, "contraction block {}x{}x{}", t.block_rows, t.block_columns, t.block_reduction)?;
+                write!(
+                    f,
+                    "contraction block {}x{}x{}",
+                    t.block_rows, t.block_columns, t.block_reduction
+                )?;
                 write!(f, " thread {}x{} warp {}", t.thread_rows, t.thread_columns, t.warp_rows)?;
                 write!(f, " buffers {} band {}", t.buffers, t.band)
             }
@@ -196,7 +209,11 @@ impl fmt::Display for Schedule {
                 let MatrixUnit { size, factors, subgroup } = t.unit;
                 write!(f, "matrices {factors} size {size} subgroup {subgroup}")?;
                 write!(f, " block {}x{}x{}", t.block_rows, t.block_columns, t.block_reduction)?;
-                write!(f, " subgroups {}x{} buffers {} band {}", t.down, t.across, t.buffers, t.band)
+                write!(
+                    f,
+                    " subgroups {}x{} buffers {} band {}",
+                    t.down, t.across, t.buffers, t.band
+                )
             }
             Schedule::Attention(t) => {
                 write!(f, "attention block {}x{}x{}", t.rows, t.points, t.depth)?;
@@ -224,18 +241,28 @@ pub enum ScheduleError {
 }
 
 /// Writes the kernel of a nest under a schedule. Returns `None` for [`Schedule::Native`].
-pub fn kernel(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Result<Option<Kernel>, ScheduleError> {
+pub fn kernel(
+    nest: &Nest,
+    schedule: &Schedule,
+    profile: &Profile,
+) -> Result<Option<Kernel>, ScheduleError> {
     match schedule {
         Schedule::Native(_) => Ok(None),
-        Schedule::Pointwise { workgroup, width } => pointwise::pointwise(nest, profile, *workgroup, *width).map(Some),
+        Schedule::Pointwise { workgroup, width } => {
+            pointwise::pointwise(nest, profile, *workgroup, *width).map(Some)
+        }
         Schedule::Reduction(slicing) => reduction::reduction(nest, profile, slicing).map(Some),
-        Schedule::Rows { workgroup, lanes, width } => rows::rows(nest, profile, *workgroup, *lanes, *width).map(Some),
+        Schedule::Rows { workgroup, lanes, width } => {
+            rows::rows(nest, profile, *workgroup, *lanes, *width).map(Some)
+        }
         Schedule::Contraction(tiling) => {
-            let roles = nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
+            let roles =
+                nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
             contraction::contraction(nest, profile, &roles, tiling).map(Some)
         }
         Schedule::Matrices(tiling) => {
-            let roles = nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
+            let roles =
+                nest.roles().ok_or(ScheduleError::Internal("a contraction without roles"))?;
             matrices::matrices(nest, profile, &roles, tiling).map(Some)
         }
         Schedule::Attention(blocking) => attention::attention(nest, profile, blocking).map(Some),
@@ -254,7 +281,11 @@ fn grid_of(blocks: [usize; 3], profile: &Profile) -> Result<[u32; 3], ScheduleEr
 
 /// Returns the linear index of the workgroup in a grid of [`grid`].
 fn group(grid: [u32; 3]) -> Expr {
-    if grid[1] == 1 { Expr::workgroup(0) } else { Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0) }
+    if grid[1] == 1 {
+        Expr::workgroup(0)
+    } else {
+        Expr::workgroup(1) * grid[0] as i32 + Expr::workgroup(0)
+    }
 }
 
 /// Returns a grid of at least `workgroups`: one-dimensional if that is within the device's limit,

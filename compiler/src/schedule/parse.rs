@@ -14,7 +14,9 @@ impl FromStr for Schedule {
     fn from_str(text: &str) -> Result<Schedule, String> {
         let mut words = Words(text.split_whitespace());
         let schedule = read(&mut words).filter(|_| words.0.next().is_none());
-        schedule.ok_or_else(|| format!("`{text}` is not a schedule such as `pointwise workgroup 128 width 4`"))
+        schedule.ok_or_else(|| {
+            format!("`{text}` is not a schedule such as `pointwise workgroup 128 width 4`")
+        })
     }
 }
 
@@ -57,7 +59,11 @@ fn read(words: &mut Words) -> Option<Schedule> {
         }
         "matrices" => {
             let factors = DType::parse(words.0.next()?)?;
-            let unit = MatrixUnit { factors, size: words.number("size")?, subgroup: words.number("subgroup")? };
+            let unit = MatrixUnit {
+                factors,
+                size: words.number("size")?,
+                subgroup: words.number("subgroup")?,
+            };
             let [block_rows, block_columns, block_reduction] = words.numbers("block")?;
             let [down, across] = words.numbers("subgroups")?;
             let (buffers, band) = (words.number("buffers")?, words.number("band")?);
@@ -96,7 +102,8 @@ impl<'a> Words<'a> {
 
     /// Parses numbers such as `64x16x16`, after `name`.
     fn numbers<const N: usize>(&mut self, name: &str) -> Option<[u32; N]> {
-        let numbers: Vec<u32> = self.after(name)?.split('x').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+        let numbers: Vec<u32> =
+            self.after(name)?.split('x').map(|n| n.parse().ok()).collect::<Option<_>>()?;
         numbers.try_into().ok()
     }
 }
@@ -115,7 +122,9 @@ mod tests {
                 0 => Schedule::Native(match width % 7 {
                     0 => Method::Pointwise { chunk: a as usize },
                     1 => Method::Winograd { window: a as usize, tile: b as usize },
-                    2 => Method::Product { rows: a as usize, columns: b as usize, terms: c as usize },
+                    2 => {
+                        Method::Product { rows: a as usize, columns: b as usize, terms: c as usize }
+                    }
                     3 => Method::Direct { form: if along { Form::ByNumber } else { Form::Max } },
                     4 => Method::Scatter { rows: a as usize },
                     5 => Method::Reduction { across: along },
@@ -130,7 +139,13 @@ mod tests {
                     rows: c.max(1),
                 }),
                 3 => Schedule::Rows { workgroup: a, lanes: b, width },
-                4 => Schedule::Attention(Blocking { rows: a, points: b, depth: c, thread_rows: d, thread_points: e }),
+                4 => Schedule::Attention(Blocking {
+                    rows: a,
+                    points: b,
+                    depth: c,
+                    thread_rows: d,
+                    thread_points: e,
+                }),
                 5 => Schedule::Matrices(MatrixTiling {
                     unit: MatrixUnit { size: a, factors: DType::F16, subgroup: b },
                     block_rows: c,
@@ -180,9 +195,14 @@ mod tests {
         ];
         for text in wrong {
             let error = text.parse::<Schedule>().unwrap_err();
-            assert_eq!(error, format!("`{text}` is not a schedule such as `pointwise workgroup 128 width 4`"));
+            assert_eq!(
+                error,
+                format!("`{text}` is not a schedule such as `pointwise workgroup 128 width 4`")
+            );
         }
-        assert!("contraction block 1x2 thread 1x1 warp 1 buffers 1 band 1".parse::<Schedule>().is_err());
+        assert!(
+            "contraction block 1x2 thread 1x1 warp 1 buffers 1 band 1".parse::<Schedule>().is_err()
+        );
         assert!("reduction places 1 slices 2 along rows width 1".parse::<Schedule>().is_err());
     }
 }

@@ -21,12 +21,18 @@ pub(super) struct Buffers {
 }
 
 /// Declares the nest's buffers, with the lanes of each operand, then of each output.
-pub(super) fn declare(nest: &Nest, profile: &Profile, b: &mut Builder, lanes: Vec<u8>) -> Result<Buffers, Unsupported> {
+pub(super) fn declare(
+    nest: &Nest,
+    profile: &Profile,
+    b: &mut Builder,
+    lanes: Vec<u8>,
+) -> Result<Buffers, Unsupported> {
     let tensors = nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty));
     let mut outputs = Vec::with_capacity(nest.outputs.len());
     for (number, (tensor, &lanes)) in tensors.zip(&lanes).enumerate() {
         let storage = profile.storage(tensor.dtype);
-        let storage = storage.ok_or_else(|| Unsupported { what: format!("tensors of type {}", tensor.dtype) })?;
+        let storage = storage
+            .ok_or_else(|| Unsupported { what: format!("tensors of type {}", tensor.dtype) })?;
         let ty = Type::vector(storage, lanes);
         let length = tensor.elements().max(1).div_ceil(lanes as usize);
         let is_over = || nest.outputs.iter().any(|output| output.over == Some(number));
@@ -106,9 +112,15 @@ impl<'a> Point<'a> {
     /// them.
     pub fn prepare<'e>(&mut self, b: &mut Builder, affines: impl Iterator<Item = &'e Affine>) {
         for affine in affines {
-            let (known, rest): (Vec<_>, Vec<_>) =
-                affine.terms().iter().copied().partition(|&(variable, _)| self.variables[variable].is_some());
-            if known.is_empty() || rest.is_empty() || self.prepared.iter().any(|p| p.whole == *affine) {
+            let (known, rest): (Vec<_>, Vec<_>) = affine
+                .terms()
+                .iter()
+                .copied()
+                .partition(|&(variable, _)| self.variables[variable].is_some());
+            if known.is_empty()
+                || rest.is_empty()
+                || self.prepared.iter().any(|p| p.whole == *affine)
+            {
                 continue;
             }
             let [part, rest] = [(known, affine.offset()), (rest, 0)]
@@ -139,16 +151,19 @@ impl<'a> Point<'a> {
             let stale = derived.numerator.variables().any(|v| changed.contains(&v));
             let known = derived.numerator.variables().all(|v| self.variables[v].is_some());
             if known && (stale || self.variables[variable].is_none()) {
-                let same = other.filter(|_| derived.numerator.variables().all(|v| changed.contains(&v)));
-                self.variables[variable] = same.and_then(|other| other.variables[variable].clone()).or_else(|| {
-                    // An unsigned quotient needs a numerator of at least 0: shift by a multiple of
-                    // the divisor.
-                    let low = derived.numerator.bounds(&bounds).map_or(0, |(low, _)| low);
-                    let shift = if low < 0 { -low.div_euclid(derived.denominator) } else { 0 };
-                    let numerator = self.affine(&derived.numerator) + (shift * derived.denominator) as i32;
-                    let value = numerator.quotient(derived.denominator as u32) - shift as i32;
-                    Some(b.let_(&format!("q{number}"), value))
-                });
+                let same =
+                    other.filter(|_| derived.numerator.variables().all(|v| changed.contains(&v)));
+                self.variables[variable] =
+                    same.and_then(|other| other.variables[variable].clone()).or_else(|| {
+                        // An unsigned quotient needs a numerator of at least 0: shift by a multiple of
+                        // the divisor.
+                        let low = derived.numerator.bounds(&bounds).map_or(0, |(low, _)| low);
+                        let shift = if low < 0 { -low.div_euclid(derived.denominator) } else { 0 };
+                        let numerator =
+                            self.affine(&derived.numerator) + (shift * derived.denominator) as i32;
+                        let value = numerator.quotient(derived.denominator as u32) - shift as i32;
+                        Some(b.let_(&format!("q{number}"), value))
+                    });
                 changed.push(variable);
             }
         }
@@ -216,7 +231,8 @@ impl<'a> Point<'a> {
         accumulated: Option<(&Expr, &Expr)>,
     ) -> Result<Vec<Expr>, Unsupported> {
         let is_body = std::ptr::eq(program, &self.nest.body);
-        let known = |value: Value| self.known.get(value).and_then(Option::as_ref).filter(|_| is_body);
+        let known =
+            |value: Value| self.known.get(value).and_then(Option::as_ref).filter(|_| is_body);
         let mut needed = vec![false; program.insts.len()];
         wanted.iter().for_each(|&w| needed[w] = true);
         for value in (0..program.insts.len()).rev() {
@@ -256,7 +272,9 @@ impl<'a> Point<'a> {
         let missing = || Unsupported { what: "value of another point here".into() };
         Ok(match inst {
             Inst::Const(scalar) => values.constant(*scalar)?,
-            Inst::Unary(UnaryOp::Exp, a) if self.native_exp && *dtype == DType::F32 => done(*a).unary(UnaryOp::Exp),
+            Inst::Unary(UnaryOp::Exp, a) if self.native_exp && *dtype == DType::F32 => {
+                done(*a).unary(UnaryOp::Exp)
+            }
             Inst::Unary(op, a) => values.unary(*op, *dtype, done(*a))?,
             Inst::Binary(op, x, y) => values.binary(*op, program.dtype(*x), done(*x), done(*y))?,
             Inst::Select(c, x, y) => done(*c).select(done(*x), done(*y)),
@@ -266,14 +284,19 @@ impl<'a> Point<'a> {
             Inst::Leaf(Leaf::Accumulator) => accumulated.ok_or_else(missing)?.0.clone(),
             Inst::Leaf(Leaf::Written) => accumulated.ok_or_else(missing)?.1.clone(),
             Inst::Leaf(Leaf::Statistic(..)) => self.statistic(value).ok_or_else(missing)?,
-            Inst::Leaf(Leaf::OfBody(statistic)) => self.statistic(*statistic).ok_or_else(missing)?.splat(self.lanes),
+            Inst::Leaf(Leaf::OfBody(statistic)) => {
+                self.statistic(*statistic).ok_or_else(missing)?.splat(self.lanes)
+            }
             // A schedule computes inner sums itself and sets them in `known`.
             Inst::Leaf(Leaf::Inner(_)) => return Err(missing()),
         })
     }
 
     fn statistic(&self, value: Value) -> Option<Expr> {
-        self.statistics.iter().find(|(statistic, _)| *statistic == value).map(|(_, code)| code.clone())
+        self.statistics
+            .iter()
+            .find(|(statistic, _)| *statistic == value)
+            .map(|(_, code)| code.clone())
     }
 
     /// Returns the value of an index expression in each lane.
@@ -330,12 +353,15 @@ impl<'a> Point<'a> {
     pub fn store_in_row(&self, b: &mut Builder, place: &Expr, column: &Expr, results: Vec<Expr>) {
         let (of_rows, of_places): (Vec<usize>, Vec<usize>) =
             (0..results.len()).partition(|&output| self.nest.is_of_rows(output));
-        of_places.iter().for_each(|&output| self.store_one(b, output, place, results[output].clone()));
+        of_places
+            .iter()
+            .for_each(|&output| self.store_one(b, output, place, results[output].clone()));
         if !of_rows.is_empty() {
             b.if_(column.clone().equals(0), |b| {
                 for &output in &of_rows {
                     let result = &results[output];
-                    let first = if self.lanes == 1 { result.clone() } else { result.clone().lane(0) };
+                    let first =
+                        if self.lanes == 1 { result.clone() } else { result.clone().lane(0) };
                     self.store_one(b, output, place, first);
                 }
             });
@@ -347,7 +373,8 @@ impl<'a> Point<'a> {
         let Output { ty, position, .. } = &self.nest.outputs[output];
         let lanes = self.buffers.lanes[self.nest.operands.len() + output];
         let stored = Values { b, profile: self.profile, lanes }.stored(ty.dtype, result);
-        let position = if *position == self.nest.place() { place.clone() } else { self.affine(position) };
+        let position =
+            if *position == self.nest.place() { place.clone() } else { self.affine(position) };
         b.store(self.buffers.outputs[output], position.quotient(lanes as u32), stored);
     }
 }

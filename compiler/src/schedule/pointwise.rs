@@ -11,7 +11,12 @@ use super::point::{Point, declare};
 use super::{ScheduleError, grid, group};
 
 /// Writes the kernel. `width` is 1, or 4 if [`lanes::of_places`] allows it.
-pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> Result<Kernel, ScheduleError> {
+pub(super) fn pointwise(
+    nest: &Nest,
+    profile: &Profile,
+    workgroup: u32,
+    width: u8,
+) -> Result<Kernel, ScheduleError> {
     let invocations = nest.places() / width as usize;
     let grid = grid(invocations.div_ceil(workgroup as usize), profile)?;
     let mut builder = Builder::new(&nest.name, [workgroup, 1, 1], grid);
@@ -19,7 +24,8 @@ pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u
     let scalar = vec![1; nest.operands.len() + nest.outputs.len()];
     let last = nest.free.saturating_sub(1);
     let lanes = if width == 1 { Some(scalar) } else { lanes::of_places(nest, last, width) };
-    let buffers = declare(nest, profile, b, lanes.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
+    let buffers =
+        declare(nest, profile, b, lanes.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
     let mut point = Point::new(nest, profile, &buffers).vector(last, width);
     let id = b.let_("id", group(grid) * workgroup as i32 + Expr::local(0));
     let all = grid[0] as usize * grid[1] as usize * workgroup as usize == invocations;
@@ -32,7 +38,8 @@ pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u
             reduce(b, &mut point, accumulator, nest.free)?;
         }
         let accumulated = accumulator.map(|a| a.read());
-        let results = point.program(b, &nest.epilogue, accumulated.as_ref().map(|(v, w)| (v, w)))?;
+        let results =
+            point.program(b, &nest.epilogue, accumulated.as_ref().map(|(v, w)| (v, w)))?;
         point.store(b, &place, results);
         Ok(())
     })?;
@@ -40,7 +47,12 @@ pub(super) fn pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u
 }
 
 /// Loops over the reduction axes from `axis` on.
-fn reduce(b: &mut Builder, point: &mut Point, accumulator: &Accumulator, axis: usize) -> Result<(), ScheduleError> {
+fn reduce(
+    b: &mut Builder,
+    point: &mut Point,
+    accumulator: &Accumulator,
+    axis: usize,
+) -> Result<(), ScheduleError> {
     if !point.nest.reduction().contains(&axis) {
         return Ok(accumulator.add(b, point)?);
     }

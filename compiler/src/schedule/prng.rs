@@ -38,16 +38,24 @@ fn generator(name: &str, elements: usize, values: bool) -> Result<Kernel, Schedu
         false => b.write("next", Type::scalar(DType::U32), 3 * LANES),
     };
     let lane = b.let_("lane", Expr::workgroup(0) * WORKGROUP as i32 + Expr::local(0));
-    let words: Vec<Expr> =
-        (0..3).map(|w| b.var(&format!("s{w}"), Expr::load(state, lane.clone() + w * LANES as i32))).collect();
+    let words: Vec<Expr> = (0..3)
+        .map(|w| b.var(&format!("s{w}"), Expr::load(state, lane.clone() + w * LANES as i32)))
+        .collect();
     b.for_("element", &lane, elements as i32, LANES as u32, |b, element| {
         for (s, (mask, left, first, second)) in words.iter().zip(STEPS) {
             let high = s.clone().and(word(mask)).binary(BinaryOp::ShiftLeft, word(left));
-            let low = s.clone().binary(BinaryOp::ShiftLeft, word(first)).binary(BinaryOp::BitXor, s);
-            b.assign(s, high.binary(BinaryOp::BitXor, low.binary(BinaryOp::ShiftRight, word(second))));
+            let low =
+                s.clone().binary(BinaryOp::ShiftLeft, word(first)).binary(BinaryOp::BitXor, s);
+            b.assign(
+                s,
+                high.binary(BinaryOp::BitXor, low.binary(BinaryOp::ShiftRight, word(second))),
+            );
         }
         if values {
-            let bits = words[0].clone().binary(BinaryOp::BitXor, &words[1]).binary(BinaryOp::BitXor, &words[2]);
+            let bits = words[0]
+                .clone()
+                .binary(BinaryOp::BitXor, &words[1])
+                .binary(BinaryOp::BitXor, &words[2]);
             b.store(out, element, bits.cast(DType::F32) * Expr::from(2f32.powi(-32)));
         }
     });

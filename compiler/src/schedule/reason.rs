@@ -11,7 +11,8 @@ impl Schedule {
     pub fn reason(&self, nest: &Nest) -> String {
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let (places, points) = (nest.places(), nest.reduction_points());
-        let sizes = format!("{points} point{} for {places} place{}", plural(points), plural(places));
+        let sizes =
+            format!("{points} point{} for {places} place{}", plural(points), plural(places));
         match self {
             Schedule::Native(method) => native_reason(method, nest, &sizes),
             Schedule::Pointwise { width, .. } => {
@@ -21,7 +22,9 @@ impl Schedule {
                 };
                 match width {
                     1 => what,
-                    _ => format!("{what}; {width} neighbours at a time are neighbours in memory, too"),
+                    _ => format!(
+                        "{what}; {width} neighbours at a time are neighbours in memory, too"
+                    ),
                 }
             }
             Schedule::Reduction(Slicing { slices, .. }) => {
@@ -38,7 +41,10 @@ impl Schedule {
             Schedule::Contraction(tiling) => tiling.reason(nest),
             Schedule::Matrices(tiling) => tiling.reason(nest),
             Schedule::Attention(blocking) => {
-                format!("{sizes}, which are made of products themselves: {} of these points at a time", blocking.points)
+                format!(
+                    "{sizes}, which are made of products themselves: {} of these points at a time",
+                    blocking.points
+                )
             }
         }
     }
@@ -48,7 +54,11 @@ impl Tiling {
     fn reason(&self, nest: &Nest) -> String {
         let loads = 1.0 / f64::from(self.thread_rows) + 1.0 / f64::from(self.thread_columns);
         let what = tiled(nest, [self.block_rows, self.block_columns]);
-        let ends = if nest.aggregates_into_rows() { "; a workgroup has whole rows, for their statistics" } else { "" };
+        let ends = if nest.aggregates_into_rows() {
+            "; a workgroup has whole rows, for their statistics"
+        } else {
+            ""
+        };
         format!("{what}, with {loads:.2} loads from workgroup memory a multiply-add{ends}")
     }
 }
@@ -75,22 +85,41 @@ fn tiled(nest: &Nest, blocks: [u32; 2]) -> String {
 fn native_reason(method: &Method, nest: &Nest, sizes: &str) -> String {
     match *method {
         Method::Pointwise { .. } if !nest.columns().is_empty() => {
-            format!("statistics of rows of {}: a row stays in the cache from one pass to the next", nest.row_length())
+            format!(
+                "statistics of rows of {}: a row stays in the cache from one pass to the next",
+                nest.row_length()
+            )
         }
         Method::Pointwise { .. } => "nothing is aggregated".into(),
         Method::Winograd { window, tile } => {
-            let [direct, side] = [window * tile, window + tile - 1].map(|side| (side * side) as f64);
-            format!("{window} x {window} taps at stride 1: {:.2} times fewer multiplications", direct / side)
+            let [direct, side] =
+                [window * tile, window + tile - 1].map(|side| (side * side) as f64);
+            format!(
+                "{window} x {window} taps at stride 1: {:.2} times fewer multiplications",
+                direct / side
+            )
         }
         Method::Product { rows, columns, .. } => {
-            format!("{rows} rows times {columns} columns: panels of both factors are packed for registers")
+            format!(
+                "{rows} rows times {columns} columns: panels of both factors are packed for registers"
+            )
         }
-        Method::Direct { .. } => format!("{sizes}, contiguous along the last axis: sums stay in registers"),
-        Method::Scatter { .. } => format!("{sizes}: each point selects its row, so that points are listed by row"),
-        Method::Reduction { across: true } => format!("{sizes}: point by point, for a chunk of places at a time"),
-        Method::Reduction { across: false } => format!("{sizes}: place by place, for a chunk of points at a time"),
+        Method::Direct { .. } => {
+            format!("{sizes}, contiguous along the last axis: sums stay in registers")
+        }
+        Method::Scatter { .. } => {
+            format!("{sizes}: each point selects its row, so that points are listed by row")
+        }
+        Method::Reduction { across: true } => {
+            format!("{sizes}: point by point, for a chunk of places at a time")
+        }
+        Method::Reduction { across: false } => {
+            format!("{sizes}: place by place, for a chunk of points at a time")
+        }
         Method::Attention { rows } => {
-            format!("{sizes}, which are made of products themselves: blocks of {rows} rows stay in the cache")
+            format!(
+                "{sizes}, which are made of products themselves: blocks of {rows} rows stay in the cache"
+            )
         }
     }
 }

@@ -29,7 +29,8 @@ pub(super) fn divided(nest: &Nest, rows: u32) -> Option<(Vec<usize>, Vec<usize>)
         return Some((Vec::new(), (0..nest.free).collect()));
     }
     let roles = nest.roles()?;
-    let together = [roles.rows, roles.columns].into_iter().find(|axes| nest.points(axes) == rows as usize)?;
+    let together =
+        [roles.rows, roles.columns].into_iter().find(|axes| nest.points(axes) == rows as usize)?;
     let others = (0..nest.free).filter(|axis| !together.contains(axis)).collect();
     Some((together, others))
 }
@@ -45,7 +46,11 @@ pub(super) fn vectors(nest: &Nest, s: &Slicing) -> Option<Vec<u8>> {
 }
 
 /// Writes the kernel of a sliced reduction.
-pub(super) fn reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> Result<Kernel, ScheduleError> {
+pub(super) fn reduction(
+    nest: &Nest,
+    profile: &Profile,
+    s: &Slicing,
+) -> Result<Kernel, ScheduleError> {
     let unsuited = ScheduleError::Internal("a slicing that does not suit the nest");
     let (together, others) = divided(nest, s.rows).ok_or(unsuited.clone())?;
     let across = if s.along == Along::Places { s.width } else { 1 };
@@ -120,11 +125,18 @@ fn combine(
         return Ok(());
     }
     let workgroup = s.places * s.slices;
-    let collects = rows.iter().zip(accumulators).all(|(at, accumulator)| accumulator.collects(at).is_some());
+    let collects =
+        rows.iter().zip(accumulators).all(|(at, accumulator)| accumulator.collects(at).is_some());
     if rows.iter().all(|at| at.profile.subgroups) && s.places == 1 && collects {
-        return rows.iter().zip(accumulators).try_for_each(|(at, accumulator)| collect(b, at, accumulator, workgroup));
+        return rows
+            .iter()
+            .zip(accumulators)
+            .try_for_each(|(at, accumulator)| collect(b, at, accumulator, workgroup));
     }
-    let trees = accumulators.iter().zip(rows).map(|(accumulator, at)| Tree::declare(b, at, accumulator, workgroup));
+    let trees = accumulators
+        .iter()
+        .zip(rows)
+        .map(|(accumulator, at)| Tree::declare(b, at, accumulator, workgroup));
     let trees = trees.collect::<Result<Vec<Tree>, Unsupported>>()?;
     let step = if s.along == Along::Places { s.places } else { 1 };
     let mut half = s.slices;
@@ -133,7 +145,8 @@ fn combine(
         if half < s.slices {
             b.if_(slice.clone().lt(half as i32), |b| -> Result<(), ScheduleError> {
                 for ((tree, at), accumulator) in trees.iter().zip(rows).zip(accumulators) {
-                    let (value, written, position) = tree.load(b, at, lane.clone() + (half * step) as i32);
+                    let (value, written, position) =
+                        tree.load(b, at, lane.clone() + (half * step) as i32);
                     accumulator.merge(b, at, value, written, position)?;
                 }
                 Ok(())
@@ -154,12 +167,18 @@ fn combine(
 
 /// Combines the values of a workgroup in its first invocation: each subgroup combines its own, then
 /// the first invocation combines those of the subgroups, in order.
-fn collect(b: &mut Builder, at: &Point, accumulator: &Accumulator, workgroup: u32) -> Result<(), ScheduleError> {
+fn collect(
+    b: &mut Builder,
+    at: &Point,
+    accumulator: &Accumulator,
+    workgroup: u32,
+) -> Result<(), ScheduleError> {
     let Some(op) = accumulator.collects(at) else { return Ok(()) };
     let own = b.collect("collected", op, &accumulator.value);
     b.assign(&accumulator.value, own);
     let tree = Tree::declare(b, at, accumulator, workgroup.div_ceil(LEAST_SUBGROUP))?;
-    let [subgroup, lane, count] = [Builtin::Subgroup, Builtin::SubgroupLane, Builtin::Subgroups].map(Expr::Builtin);
+    let [subgroup, lane, count] =
+        [Builtin::Subgroup, Builtin::SubgroupLane, Builtin::Subgroups].map(Expr::Builtin);
     b.if_(lane.equals(0), |b| tree.store(b, at, &subgroup, accumulator));
     b.barrier();
     b.if_(Expr::local(0).equals(0), |b| {
@@ -196,7 +215,11 @@ fn points(
         (_, Some((together, _))) => {
             let depend = nest.dependencies(&nest.body);
             let is_shared = |value: &usize| !together.iter().any(|&axis| depend[*value][axis]);
-            nest.roles().into_iter().flat_map(|roles| [roles.left, roles.right]).filter(is_shared).collect()
+            nest.roles()
+                .into_iter()
+                .flat_map(|roles| [roles.left, roles.right])
+                .filter(is_shared)
+                .collect()
         }
     };
     b.for_("step", slice, steps as i32, s.slices, |b, step| -> Result<(), ScheduleError> {
@@ -214,7 +237,8 @@ fn points(
         }
         for (row, accumulator) in rows.iter().zip(accumulators) {
             let mut at = common.clone();
-            let own: Vec<usize> = (0..nest.free).filter(|&axis| common.variables[axis].is_none()).collect();
+            let own: Vec<usize> =
+                (0..nest.free).filter(|&axis| common.variables[axis].is_none()).collect();
             at.share(b, row, &own);
             accumulator.add(b, &at)?;
         }
@@ -232,20 +256,28 @@ struct Tree {
 }
 
 impl Tree {
-    fn declare(b: &mut Builder, at: &Point, acc: &Accumulator, length: u32) -> Result<Tree, Unsupported> {
+    fn declare(
+        b: &mut Builder,
+        at: &Point,
+        acc: &Accumulator,
+        length: u32,
+    ) -> Result<Tree, Unsupported> {
         let (dtype, length) = (at.nest.accumulator().unwrap_or(DType::F32), length as usize);
-        let compute =
-            compute_type(dtype, at.profile).ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })?;
+        let compute = compute_type(dtype, at.profile)
+            .ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })?;
         let stored = if compute == DType::Bool { DType::U32 } else { compute };
         let of = |dtype| Type::vector(dtype, at.lanes);
         let values = b.shared("partial", of(stored), length);
-        let written = acc.written.is_some().then(|| b.shared("partial_written", of(DType::U32), length));
-        let positions = acc.position.is_some().then(|| b.shared("partial_position", of(DType::I32), length));
+        let written =
+            acc.written.is_some().then(|| b.shared("partial_written", of(DType::U32), length));
+        let positions =
+            acc.position.is_some().then(|| b.shared("partial_position", of(DType::I32), length));
         Ok(Tree { dtype, values, written, positions })
     }
 
     fn store(&self, b: &mut Builder, at: &Point, index: &Expr, acc: &Accumulator) {
-        let value = Values { b, profile: at.profile, lanes: at.lanes }.stored(self.dtype, acc.value.clone());
+        let value = Values { b, profile: at.profile, lanes: at.lanes }
+            .stored(self.dtype, acc.value.clone());
         b.store_shared(self.values, index, value);
         if let (Some(array), Some(written)) = (self.written, &acc.written) {
             b.store_shared(array, index, written.clone().cast(DType::U32));
@@ -259,7 +291,8 @@ impl Tree {
         let index = b.let_("from", index);
         let values = Values { b, profile: at.profile, lanes: at.lanes };
         let value = values.loaded(self.dtype, Expr::load_shared(self.values, &index));
-        let written = self.written.map(|a| values.loaded(DType::Bool, Expr::load_shared(a, &index)));
+        let written =
+            self.written.map(|a| values.loaded(DType::Bool, Expr::load_shared(a, &index)));
         let positions = self.positions.map(|a| Expr::load_shared(a, &index));
         (b.let_("other", value), written.map(|w| b.let_("other_written", w)), positions)
     }

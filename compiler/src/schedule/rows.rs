@@ -39,7 +39,8 @@ pub(super) fn rows(
     let scalar = vec![1; nest.operands.len() + nest.outputs.len()];
     let last = nest.free.saturating_sub(1);
     let vectors = if width == 1 { Some(scalar) } else { vectors::of_places(nest, last, width) };
-    let buffers = declare(nest, profile, b, vectors.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
+    let buffers =
+        declare(nest, profile, b, vectors.ok_or(ScheduleError::Internal("unaligned vectors"))?)?;
     let (lane, row) = match slots {
         1 => (Expr::local(0), group(grid)),
         _ => {
@@ -101,17 +102,18 @@ impl<'a> Rows<'a> {
         for (value, (inst, dtype)) in program.insts.iter().enumerate() {
             if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
                 let statistic = self.statistic(*aggregation, *dtype);
-                let candidates = places
-                    .iter()
-                    .enumerate()
-                    .map(|(copy, (_, inside, _))| (done[*a].get(copy).unwrap_or(&done[*a][0]).clone(), inside.clone()));
+                let candidates = places.iter().enumerate().map(|(copy, (_, inside, _))| {
+                    (done[*a].get(copy).unwrap_or(&done[*a][0]).clone(), inside.clone())
+                });
                 let own = statistic.of(b, candidates, self.width)?;
                 done.push(vec![self.whole(b, &statistic, own)?]);
                 continue;
             }
             let varies = nest.columns().any(|column| dependencies[value][column]);
             let mut own = Vec::new();
-            for (copy, (point, ..)) in places.iter().enumerate().take(if varies { copies } else { 1 }) {
+            for (copy, (point, ..)) in
+                places.iter().enumerate().take(if varies { copies } else { 1 })
+            {
                 let known = |v: Value| done[v].get(copy).unwrap_or(&done[v][0]).clone();
                 let code = point.instruction(b, program, value, &known, None)?;
                 own.push(b.let_(&format!("v{value}"), code));
@@ -119,8 +121,11 @@ impl<'a> Rows<'a> {
             done.push(own);
         }
         for (copy, (point, inside, column)) in places.iter().enumerate() {
-            let results: Vec<Expr> =
-                program.results.iter().map(|&r| done[r].get(copy).unwrap_or(&done[r][0]).clone()).collect();
+            let results: Vec<Expr> = program
+                .results
+                .iter()
+                .map(|&r| done[r].get(copy).unwrap_or(&done[r][0]).clone())
+                .collect();
             self.store(b, point, inside, column, results);
         }
         Ok(())
@@ -135,23 +140,35 @@ impl<'a> Rows<'a> {
             let statistic = self.statistic(*aggregation, *dtype);
             let identity = statistic.identity(b, self.width)?;
             let sum = b.var("sum", identity);
-            b.for_("number", self.lane.clone(), vectors, self.lanes, |b, number| -> Result<(), ScheduleError> {
-                let (point, ..) = self.place(b, number, true);
-                let candidate = point.values(b, program, &[*a], None)?[*a].clone();
-                let next = statistic.combine(b, sum.clone(), candidate)?;
-                b.assign(&sum, next);
-                Ok(())
-            })?;
+            b.for_(
+                "number",
+                self.lane.clone(),
+                vectors,
+                self.lanes,
+                |b, number| -> Result<(), ScheduleError> {
+                    let (point, ..) = self.place(b, number, true);
+                    let candidate = point.values(b, program, &[*a], None)?[*a].clone();
+                    let next = statistic.combine(b, sum.clone(), candidate)?;
+                    b.assign(&sum, next);
+                    Ok(())
+                },
+            )?;
             let own = statistic.of_lanes(b, sum, self.width)?;
             let whole = self.whole(b, &statistic, own)?;
             self.point.statistics.push((value, whole));
         }
-        b.for_("number", self.lane.clone(), vectors, self.lanes, |b, number| -> Result<(), ScheduleError> {
-            let (point, inside, column) = self.place(b, number, true);
-            let results = point.program(b, program, None)?;
-            self.store(b, &point, &inside, &column, results);
-            Ok(())
-        })
+        b.for_(
+            "number",
+            self.lane.clone(),
+            vectors,
+            self.lanes,
+            |b, number| -> Result<(), ScheduleError> {
+                let (point, inside, column) = self.place(b, number, true);
+                let results = point.program(b, program, None)?;
+                self.store(b, &point, &inside, &column, results);
+                Ok(())
+            },
+        )
     }
 
     /// Returns the point at vector `number` of the row, whether it is in the row, and its column. A
@@ -168,7 +185,14 @@ impl<'a> Rows<'a> {
 
     /// Stores results at a place of the row. Results with one element for each row are stored at
     /// its first column.
-    fn store(&self, b: &mut Builder, point: &Point, inside: &Expr, column: &Expr, results: Vec<Expr>) {
+    fn store(
+        &self,
+        b: &mut Builder,
+        point: &Point,
+        inside: &Expr,
+        column: &Expr,
+        results: Vec<Expr>,
+    ) {
         let place = self.row.clone() * self.nest.row_length() as i32 + column.clone();
         b.if_(self.is_own.clone().and(inside), |b| point.store_in_row(b, &place, column, results));
     }
@@ -178,7 +202,12 @@ impl<'a> Rows<'a> {
     }
 
     /// Combines the values of the row's invocations, so that all of them have the result.
-    fn whole(&self, b: &mut Builder, statistic: &Statistic, own: Expr) -> Result<Expr, ScheduleError> {
+    fn whole(
+        &self,
+        b: &mut Builder,
+        statistic: &Statistic,
+        own: Expr,
+    ) -> Result<Expr, ScheduleError> {
         let mut whole = own;
         if self.lanes > 1 {
             let shared = statistic.declare(b, self.workgroup as usize)?;

@@ -91,11 +91,28 @@ pub(super) struct Slots<'a> {
 impl<'a> Side<'a> {
     pub fn new(nest: &'a Nest, roles: &'a Roles, left: bool, t: &Tiling) -> Side<'a> {
         let (name, factor, axes, guards, block, own) = match left {
-            true => ("left", roles.left, &roles.rows, &roles.left_guards, t.block_rows, t.thread_rows),
-            false => ("right", roles.right, &roles.columns, &roles.right_guards, t.block_columns, t.thread_columns),
+            true => {
+                ("left", roles.left, &roles.rows, &roles.left_guards, t.block_rows, t.thread_rows)
+            }
+            false => (
+                "right",
+                roles.right,
+                &roles.columns,
+                &roles.right_guards,
+                t.block_columns,
+                t.thread_columns,
+            ),
         };
-        Side::of(nest, &nest.body, factor, name, axes, &roles.reduction, [block, own, t.block_reduction])
-            .with_guards(guards)
+        Side::of(
+            nest,
+            &nest.body,
+            factor,
+            name,
+            axes,
+            &roles.reduction,
+            [block, own, t.block_reduction],
+        )
+        .with_guards(guards)
     }
 
     /// Sets guards: the operand is 0 where one of them fails.
@@ -116,7 +133,9 @@ impl<'a> Side<'a> {
         [block, own, block_depth]: [u32; 3],
     ) -> Side<'a> {
         let runs = |axis: Option<&usize>| {
-            axis.is_some_and(|&axis| loads_of(program, factor).any(|load| load.offset.coefficient(axis) == 1))
+            axis.is_some_and(|&axis| {
+                loads_of(program, factor).any(|load| load.offset.coefficient(axis) == 1)
+            })
         };
         let along_reduction = runs(reduction.last()) && !runs(axes.last());
         Side {
@@ -157,7 +176,8 @@ impl<'a> Side<'a> {
         };
         let still = self.guards.iter().all(|guard| is_still(guard, axis));
         let fits = still && width > 1 && self.block_depth.is_multiple_of(DEEP);
-        let wanted = reads(self.nest, loads_of(self.program, self.factor), axis, width as u8).filter(|_| fits)?;
+        let wanted = reads(self.nest, loads_of(self.program, self.factor), axis, width as u8)
+            .filter(|_| fits)?;
         wanted.iter().any(|&(_, lanes)| lanes > 1).then_some(wanted)
     }
 
@@ -193,18 +213,32 @@ impl<'a> Side<'a> {
 
     /// Returns the slots of invocation `lane` of `threads`, in the block whose first own point is
     /// `start`.
-    pub fn slots(&self, b: &mut Builder, point: &Point<'a>, lane: &Expr, threads: u32, start: &Expr) -> Slots<'a> {
+    pub fn slots(
+        &self,
+        b: &mut Builder,
+        point: &Point<'a>,
+        lane: &Expr,
+        threads: u32,
+        start: &Expr,
+    ) -> Slots<'a> {
         let (across, down) = (self.block / self.lanes, self.block_depth / self.deep());
         let count = across * down;
         let slots = (0..count.div_ceil(threads)).map(|turn| {
             let slot = b.let_("slot", lane.clone() + (turn * threads) as i32);
-            let exists = if (turn + 1) * threads <= count { true.into() } else { slot.clone().lt(count as i32) };
+            let exists = if (turn + 1) * threads <= count {
+                true.into()
+            } else {
+                slot.clone().lt(count as i32)
+            };
             // Slots outside of the block need a valid address, too.
             let (k, own) = match self.along_reduction {
                 true => (slot.clone().remainder(down), slot.quotient(down)),
                 false => (slot.clone().quotient(across), slot.remainder(across)),
             };
-            let (k, own) = (b.let_(&format!("{}_k", self.name), k * self.deep() as i32), b.let_(self.name, own));
+            let (k, own) = (
+                b.let_(&format!("{}_k", self.name), k * self.deep() as i32),
+                b.let_(self.name, own),
+            );
             let word = b.let_("word", k.clone() * self.pitch() as i32 + &own);
             let first = b.let_("index", start + own * self.lanes as i32);
             let whole = self.vector && !self.along_reduction;
@@ -220,7 +254,9 @@ impl<'a> Side<'a> {
                     false => index.lt(self.count as i32),
                 };
                 match (self.vector, self.axes.last(), self.reduction.last()) {
-                    (true, Some(&axis), _) if !self.along_reduction => at = at.vector(axis, self.lanes as u8),
+                    (true, Some(&axis), _) if !self.along_reduction => {
+                        at = at.vector(axis, self.lanes as u8)
+                    }
                     (true, _, Some(&axis)) => at = at.vector(axis, DEEP as u8),
                     _ => {}
                 }
@@ -235,7 +271,11 @@ impl<'a> Side<'a> {
 
     /// Declares the array of the staged tile, for `buffers` buffers.
     pub fn declare(&self, b: &mut Builder, dtype: DType, buffers: u32) -> usize {
-        let (lanes, words) = if self.in_scalars { (1, self.words() * self.lanes) } else { (self.lanes, self.words()) };
+        let (lanes, words) = if self.in_scalars {
+            (1, self.words() * self.lanes)
+        } else {
+            (self.lanes, self.words())
+        };
         b.shared(self.name, Type::vector(dtype, lanes as u8), (words * buffers) as usize)
     }
 
@@ -282,7 +322,8 @@ impl<'a> Side<'a> {
                         (Some(known), ..) => at.share(b, known, self.reduction),
                         (None, Some(start), Some(&axis)) => {
                             at.share(b, start, self.reduction);
-                            let value = start.variables[axis].clone().unwrap_or_else(|| 0.into()) + &slot.k;
+                            let value =
+                                start.variables[axis].clone().unwrap_or_else(|| 0.into()) + &slot.k;
                             at.set(b, axis, value);
                         }
                         _ => at.set_position(b, self.reduction, &reduced),
@@ -294,7 +335,8 @@ impl<'a> Side<'a> {
                     1 => vec![(slot.word.clone(), Expr::vector(values))],
                     deep => (0..deep)
                         .map(|k| {
-                            let lanes = values.iter().map(|value| value.clone().lane(k as u8)).collect();
+                            let lanes =
+                                values.iter().map(|value| value.clone().lane(k as u8)).collect();
                             (slot.word.clone() + (k * self.pitch()) as i32, Expr::vector(lanes))
                         })
                         .collect(),
@@ -307,7 +349,13 @@ impl<'a> Side<'a> {
     }
 
     /// Stores the block whose first reduction point is `first` in workgroup memory.
-    pub fn stage(&self, b: &mut Builder, slots: &Slots<'a>, array: usize, first: &Expr) -> Result<(), ScheduleError> {
+    pub fn stage(
+        &self,
+        b: &mut Builder,
+        slots: &Slots<'a>,
+        array: usize,
+        first: &Expr,
+    ) -> Result<(), ScheduleError> {
         self.read(b, slots, first, |b, _, elements| {
             elements.iter().for_each(|(word, element)| self.store(b, array, word.clone(), element));
         })
@@ -340,7 +388,9 @@ impl<'a> Side<'a> {
     fn value(&self, b: &mut Builder, at: &Point, counts: Expr) -> Result<Expr, ScheduleError> {
         let body = self.program;
         let counts = counts.and(at.holds(self.guards));
-        let factor = |b: &mut Builder| at.values(b, body, &[self.factor], None).map(|v| v[self.factor].clone());
+        let factor = |b: &mut Builder| {
+            at.values(b, body, &[self.factor], None).map(|v| v[self.factor].clone())
+        };
         if counts.as_bool() == Some(true) {
             return Ok(factor(b)?);
         }

@@ -29,7 +29,8 @@ impl Statistic<'_> {
 
     /// Combines two aggregates, lane by lane.
     pub fn combine(&self, b: &mut Builder, x: Expr, y: Expr) -> Result<Expr, Unsupported> {
-        let unsupported = || Unsupported { what: format!("statistics by `{}`", self.aggregation.name()) };
+        let unsupported =
+            || Unsupported { what: format!("statistics by `{}`", self.aggregation.name()) };
         let op = self.aggregation.operation().ok_or_else(unsupported)?;
         let lanes = b.ty(&x).map_or(1, |ty| ty.lanes);
         let mut values = self.values(b, lanes);
@@ -113,7 +114,10 @@ impl Statistic<'_> {
             let half = left.div_ceil(2);
             b.if_(lane.clone().lt((left - half) as i32), |b| -> Result<(), ScheduleError> {
                 for place in places {
-                    let (x, y) = (self.read(b, array, place.clone()), self.read(b, array, place.clone() + half as i32));
+                    let (x, y) = (
+                        self.read(b, array, place.clone()),
+                        self.read(b, array, place.clone() + half as i32),
+                    );
                     let both = self.combine(b, x, y)?;
                     self.write(b, array, place.clone(), both);
                 }

@@ -21,9 +21,13 @@ impl Key {
     pub fn of(nest: &Nest) -> Key {
         let mut nest = nest.anonymous();
         // Gives axes distinct names, so that the text form tells them apart.
-        nest.axes.iter_mut().enumerate().for_each(|(number, axis)| axis.name = format!("a{number}"));
+        nest.axes
+            .iter_mut()
+            .enumerate()
+            .for_each(|(number, axis)| axis.name = format!("a{number}"));
         // FNV-1a, which is the same in every version of Rust.
-        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let step =
+            |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         Key(nest.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step))
     }
 }
@@ -39,7 +43,9 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Key, String> {
         let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
-        number.map(Key).ok_or_else(|| format!("`{text}` is not the key of a kernel, 16 hexadecimal digits"))
+        number
+            .map(Key)
+            .ok_or_else(|| format!("`{text}` is not the key of a kernel, 16 hexadecimal digits"))
     }
 }
 
@@ -73,7 +79,9 @@ impl Tuned {
         let tuned = if self.is_empty() { None } else { self.get(Key::of(nest)) };
         match tuned {
             None => (choose(nest, profile), Choice::Predicted),
-            Some(tuned) if candidates(nest, profile).contains(tuned) => (tuned.clone(), Choice::Tuned),
+            Some(tuned) if candidates(nest, profile).contains(tuned) => {
+                (tuned.clone(), Choice::Tuned)
+            }
             Some(_) => (choose(nest, profile), Choice::Unsuited),
         }
     }

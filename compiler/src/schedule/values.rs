@@ -39,7 +39,8 @@ pub(super) struct Values<'a> {
 
 impl Values<'_> {
     fn compute(&self, dtype: DType) -> Result<DType, Unsupported> {
-        compute_type(dtype, self.profile).ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })
+        compute_type(dtype, self.profile)
+            .ok_or_else(|| Unsupported { what: format!("values of type {dtype}") })
     }
 
     /// Returns a constant in every lane.
@@ -90,7 +91,8 @@ impl Values<'_> {
         let value = self.b.let_("exact", value);
         let bits = self.b.let_("bits", value.clone().bitcast(DType::U32));
         let odd = bits.clone().binary(BinaryOp::ShiftRight, self.u32(16)).and(self.u32(1));
-        let rounded = (bits + self.u32(0x7fff) + odd).and(self.u32(0xffff_0000)).bitcast(DType::F32);
+        let rounded =
+            (bits + self.u32(0x7fff) + odd).and(self.u32(0xffff_0000)).bitcast(DType::F32);
         let rounded = self.is_number(&value).select(rounded, value);
         self.b.let_("rounded", rounded)
     }
@@ -111,7 +113,8 @@ impl Values<'_> {
         let half = below.clone() * self.f32(0.5);
         let odd = half.clone().differs(half.unary(UnaryOp::Floor));
         let up = rest.clone().gt(self.f32(0.5)).or(rest.equals(self.f32(0.5)).and(odd));
-        let small = (below + up.select(self.f32(1.0), self.f32(0.0))) * self.f32(1.0 / 16_777_216.0);
+        let small =
+            (below + up.select(self.f32(1.0), self.f32(0.0))) * self.f32(1.0 / 16_777_216.0);
         let sign_of = |b: Expr, s: f32, zero: Expr| b.lt(zero).select(self.f32(-s), self.f32(s));
         let infinite = sign_of(value.clone(), f32::INFINITY, self.f32(0.0));
         let normal = size.clone().ge(self.f32(65520.0)).select(infinite, kept);
@@ -142,7 +145,10 @@ impl Values<'_> {
                 return self.binary(BinaryOp::Div, dtype, one, a);
             }
             _ if dtype.bits() > 16 => {
-                let what = format!("`{}` of {dtype}, which f32 does not hold exactly (cast it first)", op.name());
+                let what = format!(
+                    "`{}` of {dtype}, which f32 does not hold exactly (cast it first)",
+                    op.name()
+                );
                 return Err(Unsupported { what });
             }
             _ => {
@@ -255,7 +261,13 @@ impl Values<'_> {
 
     /// Returns the greater or lesser of a running aggregate, which is never NaN, and a value, which
     /// is ignored if it is NaN.
-    pub fn better(&mut self, op: BinaryOp, dtype: DType, best: Expr, value: Expr) -> Result<Expr, Unsupported> {
+    pub fn better(
+        &mut self,
+        op: BinaryOp,
+        dtype: DType,
+        best: Expr,
+        value: Expr,
+    ) -> Result<Expr, Unsupported> {
         if !dtype.is_float() {
             return self.binary(op, dtype, best, value);
         }
@@ -265,7 +277,13 @@ impl Values<'_> {
     }
 
     /// Writes `op` of two values of `dtype`.
-    pub fn binary(&mut self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Result<Expr, Unsupported> {
+    pub fn binary(
+        &mut self,
+        op: BinaryOp,
+        dtype: DType,
+        a: Expr,
+        b: Expr,
+    ) -> Result<Expr, Unsupported> {
         use BinaryOp::*;
         self.compute(dtype)?;
         if op.is_comparison() && dtype.is_float() {
@@ -324,7 +342,13 @@ impl Values<'_> {
         Ok(special.select(result, a.binary(BinaryOp::Div, divisor)))
     }
 
-    fn shift(&mut self, op: BinaryOp, dtype: DType, a: Expr, count: Expr) -> Result<Expr, Unsupported> {
+    fn shift(
+        &mut self,
+        op: BinaryOp,
+        dtype: DType,
+        a: Expr,
+        count: Expr,
+    ) -> Result<Expr, Unsupported> {
         let width = dtype.bits() as i64;
         let (a, count) = (self.b.let_("a", a), self.b.let_("count", count));
         let zero = self.constant(Scalar::zero(dtype))?;
@@ -373,7 +397,8 @@ impl Values<'_> {
         let size = self.b.let_("size", a.clone().unary(UnaryOp::Abs));
         let (zero, one, infinity) = (self.f32(0.0), self.f32(1.0), self.f32(f32::INFINITY));
         let is_zero = self.b.let_("is_zero", self.magnitude(&a).equals(self.u32(0)));
-        let is_infinite = self.b.let_("is_infinite", self.magnitude(&a).equals(self.u32(elementary::INFINITY)));
+        let is_infinite =
+            self.b.let_("is_infinite", self.magnitude(&a).equals(self.u32(elementary::INFINITY)));
         let is_edge = self.b.let_("is_edge", is_zero.clone().or(&is_infinite));
         let inside = self.b.let_("inside", is_edge.clone().select(&one, &size));
         let power = self.positive_power(&inside, &b);
@@ -385,12 +410,14 @@ impl Values<'_> {
         let is_negative = self.float_bits(&a).and(self.u32(elementary::SIGN)).differs(self.u32(0));
         let is_negative = self.b.let_("is_negative", is_negative);
         let sign = is_negative.clone().and(odd).select(self.u32(elementary::SIGN), self.u32(0));
-        let signed = magnitude.bitcast(DType::U32).binary(BinaryOp::BitOr, sign).bitcast(DType::F32);
+        let signed =
+            magnitude.bitcast(DType::U32).binary(BinaryOp::BitOr, sign).bitcast(DType::F32);
         let undefined = is_negative.and(whole.not()).and(is_zero.or(is_infinite).not());
         let both = self.is_number(&a).and(self.is_number(&b));
         let value = both.and(undefined.not()).select(signed, self.f32(f32::NAN));
         let is_endless = self.magnitude(&b).equals(self.u32(elementary::INFINITY));
-        let trivial = b.equals(zero).or(a.equals(one.clone())).or(size.equals(&one).and(is_endless));
+        let trivial =
+            b.equals(zero).or(a.equals(one.clone())).or(size.equals(&one).and(is_endless));
         Ok(trivial.select(one, value))
     }
 
@@ -404,7 +431,9 @@ impl Values<'_> {
             return Ok(is_none.select(self.constant(Scalar::zero(dtype))?, a - quotient * b));
         }
         if compute == DType::F16 {
-            return Ok(self.float_remainder(&a.cast(DType::F32), &b.cast(DType::F32)).cast(DType::F16));
+            return Ok(self
+                .float_remainder(&a.cast(DType::F32), &b.cast(DType::F32))
+                .cast(DType::F16));
         }
         Ok(self.float_remainder(&a, &b))
     }
@@ -435,7 +464,8 @@ impl Values<'_> {
         let (low_bound, high_bound) = (low.to_f64() as f32, high.to_f64() as f32);
         // The bounds are rounded inwards to f32: the conversion of a value clamped to them is
         // defined.
-        let inner = if high_bound as f64 > high.to_f64() { high_bound.next_down() } else { high_bound };
+        let inner =
+            if high_bound as f64 > high.to_f64() { high_bound.next_down() } else { high_bound };
         let clamped = a.clone().max(self.f32(low_bound)).min(self.f32(inner)).cast(target);
         let above = a.clone().ge(self.f32(high_bound));
         let value = above.select(self.constant(high)?, clamped);

@@ -79,7 +79,8 @@ pub(super) fn store_rows(
     let mut done: Vec<Vec<Expr>> = Vec::with_capacity(program.insts.len());
     for (value, (inst, dtype)) in program.insts.iter().enumerate() {
         if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
-            let statistic = Statistic { profile: point.profile, aggregation: *aggregation, dtype: *dtype };
+            let statistic =
+                Statistic { profile: point.profile, aggregation: *aggregation, dtype: *dtype };
             let array = match arrays.iter().find(|(of, _)| of == dtype) {
                 Some((_, array)) => {
                     // The barrier orders the array's reads before its next writes.
@@ -87,7 +88,8 @@ pub(super) fn store_rows(
                     *array
                 }
                 None => {
-                    let array = statistic.declare(b, count(block.sizes[0], block.threads[1]) as usize)?;
+                    let array =
+                        statistic.declare(b, count(block.sizes[0], block.threads[1]) as usize)?;
                     arrays.push((*dtype, array));
                     array
                 }
@@ -102,13 +104,14 @@ pub(super) fn store_rows(
             done.push(places.iter().map(|place| rows[place.row].clone().splat(lanes)).collect());
             continue;
         }
-        let [of_rows, of_columns] =
-            [&roles.rows, &roles.columns].map(|axes| axes.iter().any(|&axis| dependencies[value][axis]));
+        let [of_rows, of_columns] = [&roles.rows, &roles.columns]
+            .map(|axes| axes.iter().any(|&axis| dependencies[value][axis]));
         let mut own: Vec<Expr> = Vec::with_capacity(places.len());
         for (number, place) in places.iter().enumerate() {
             // A row-invariant or column-invariant value is computed once.
             let same = places[..number].iter().position(|other| {
-                (!of_rows || other.row == place.row) && (!of_columns || other.column == place.column)
+                (!of_rows || other.row == place.row)
+                    && (!of_columns || other.column == place.column)
             });
             let code = match same {
                 Some(other) => own[other].clone(),
@@ -169,7 +172,11 @@ fn places<'a>(
         let mut of_row = point.clone();
         of_row.set_position(b, &roles.rows, &row);
         for (vector, part, column, in_row) in &of_columns {
-            let sum = if lanes_out == lanes { sums[*vector].clone() } else { sums[*vector].clone().lane(*part as u8) };
+            let sum = if lanes_out == lanes {
+                sums[*vector].clone()
+            } else {
+                sums[*vector].clone().lane(*part as u8)
+            };
             let mut at = of_row.clone();
             at.set_position(b, &roles.columns, column);
             if let Some(&axis) = roles.columns.last() {
@@ -177,7 +184,14 @@ fn places<'a>(
             }
             let sum = Values { b, profile, lanes: at.lanes }.narrow(dtype, sum);
             let exists = is_row.clone().and(in_row);
-            all.push(Place { row: number, point: at, column: column.clone(), in_row: in_row.clone(), exists, sum });
+            all.push(Place {
+                row: number,
+                point: at,
+                column: column.clone(),
+                in_row: in_row.clone(),
+                exists,
+                sum,
+            });
         }
     }
     Ok(all)
@@ -194,8 +208,9 @@ fn whole(
 ) -> Result<Vec<Expr>, ScheduleError> {
     let [_, across] = block.threads;
     let [y, x] = block.at;
-    let rows: Vec<Expr> =
-        (0..own.len()).map(|row| (y.clone() * own.len() as i32 + row as i32) * across as i32).collect();
+    let rows: Vec<Expr> = (0..own.len())
+        .map(|row| (y.clone() * own.len() as i32 + row as i32) * across as i32)
+        .collect();
     let places: Vec<Expr> = rows.iter().map(|row| b.let_("at", row.clone() + x)).collect();
     for (place, own) in places.iter().zip(own) {
         statistic.write(b, array, place.clone(), own);

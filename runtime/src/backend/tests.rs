@@ -16,8 +16,11 @@ fn devices() -> Vec<Device> {
 }
 
 fn tensor(dtype: DType, values: &[f64]) -> Tensor {
-    Tensor::from_scalars(TensorType::new(dtype, [values.len()]), values.iter().map(|&v| Scalar::from_f64(dtype, v)))
-        .unwrap()
+    Tensor::from_scalars(
+        TensorType::new(dtype, [values.len()]),
+        values.iter().map(|&v| Scalar::from_f64(dtype, v)),
+    )
+    .unwrap()
 }
 
 fn buffer(dtype: DType, storage: DType, content: Content) -> Buffer {
@@ -55,7 +58,11 @@ fn plan() -> Plan {
         profile: Profile::generic(),
         buffers: vec![
             buffer(DType::U8, DType::U32, Content::Input),
-            buffer(DType::F32, DType::F32, Content::Constant(tensor(DType::F32, &[0.5, 1.0, 1.5, 2.0, 2.5]))),
+            buffer(
+                DType::F32,
+                DType::F32,
+                Content::Constant(tensor(DType::F32, &[0.5, 1.0, 1.5, 2.0, 2.5])),
+            ),
             buffer(DType::F32, DType::F32, Content::Temporary { slot: 0 }),
             buffer(DType::Bool, DType::U32, Content::Output),
             buffer(DType::F32, DType::F32, Content::Output),
@@ -115,14 +122,20 @@ fn plan() -> Plan {
 #[test]
 fn a_plan_runs_the_same_on_every_device() {
     for device in devices() {
-        let mut executable = pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
+        let mut executable =
+            pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
         for x in [[1.0, 2.0, 3.0, 4.0, 255.0], [9.0, 0.0, 1.0, 1.0, 1.0]] {
             pollster::block_on(executable.set(0, &tensor(DType::U8, &x))).unwrap();
             let outputs = pollster::block_on(executable.run()).unwrap();
             let c = [0.5, 1.0, 1.5, 2.0, 2.5];
             let t = [0, 1, 2, 3, 4].map(|i| x[i] * c[i]);
             let z = [0, 1, 2, 3, 4].map(|i| t[i] - x[i]);
-            assert_eq!(outputs[0], tensor(DType::Bool, &t.map(|t| f64::from(t > 2.0))), "{}", device.name());
+            assert_eq!(
+                outputs[0],
+                tensor(DType::Bool, &t.map(|t| f64::from(t > 2.0))),
+                "{}",
+                device.name()
+            );
             assert_eq!(outputs[1], tensor(DType::F32, &z));
             assert_eq!(outputs[2].shape(), [5, 1]);
             assert_eq!(outputs[2].bytes(), outputs[1].bytes());
@@ -137,7 +150,10 @@ fn a_plan_runs_the_same_on_every_device() {
 fn a_device_that_fails_says_why() {
     let error = |device: &Device, plan: Plan| {
         let executable = pollster::block_on(device.0.compile(plan, &mut Store::default()));
-        executable.and_then(|mut executable| pollster::block_on(executable.run())).unwrap_err().to_string()
+        executable
+            .and_then(|mut executable| pollster::block_on(executable.run()))
+            .unwrap_err()
+            .to_string()
     };
     let mut unwritten = plan();
     let scale = unwritten.routines[0].kernel.as_ref().unwrap().to_string();
@@ -148,7 +164,8 @@ fn a_device_that_fails_says_why() {
     large.slots[0] = u64::MAX / 8;
     let error_of_large = error(&device, large);
     // The size of the host's memory is known.
-    let is_refused = error_of_large.starts_with("wgpu:0 has too little memory left for a run that takes ");
+    let is_refused =
+        error_of_large.starts_with("wgpu:0 has too little memory left for a run that takes ");
     let text = "wgpu:0 failed to allocate the program's buffers: ";
     assert!(is_refused || error_of_large.starts_with(text), "{error_of_large}");
     let mut wide = plan();
@@ -161,7 +178,8 @@ fn a_device_that_fails_says_why() {
 fn a_lost_device_is_an_error() {
     let Ok(device) = Device::wgpu(0) else { return };
     let Some(gpu) = Gpu::of(&device) else { return };
-    let mut executable = pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
+    let mut executable =
+        pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
     gpu.device.destroy();
     for _ in 0..2 {
         let _ = pollster::block_on(executable.set(0, &tensor(DType::U8, &[0.0; 5])));

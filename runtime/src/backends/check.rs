@@ -55,7 +55,11 @@ fn compile(plan: Plan, store: &Store) -> Result<Box<dyn Executable>, Error> {
         buffers.fold(0, u64::saturating_add).saturating_mul(MARKED)
     };
     let launch = plan.all_steps().map(of_step).max().unwrap_or(0);
-    memory::require("check", memory::of_plan(&plan, &[], store).saturating_add(launch), store.limit)?;
+    memory::require(
+        "check",
+        memory::of_plan(&plan, &[], store).saturating_add(launch),
+        store.limit,
+    )?;
     let memory = Memory::new(&plan, "check", &[])?;
     let modules = launch::modules(&plan)?;
     Ok(Box::new(HostExecutable::new(plan, memory, Checker { modules, stale: true })?))

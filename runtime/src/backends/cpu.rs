@@ -68,7 +68,11 @@ fn compile(plan: Plan, store: &Store) -> Result<Box<dyn Executable>, Error> {
     let steps = Steps::new(&plan).map_err(Error::internal)?;
     let without = steps.without_memory();
     let beside = steps.bytes().saturating_add(tables);
-    memory::require("cpu", memory::of_plan(&plan, &without, store).saturating_add(beside), store.limit)?;
+    memory::require(
+        "cpu",
+        memory::of_plan(&plan, &without, store).saturating_add(beside),
+        store.limit,
+    )?;
     let memory = Memory::new(&plan, "cpu", &without)?;
     Ok(Box::new(HostExecutable::new(plan, memory, steps)?))
 }
@@ -95,8 +99,10 @@ impl Engine for Steps {
 /// Describes this processor for users.
 pub fn describe() -> DeviceInfo {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let model = system("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into());
-    let memory = system("/proc/meminfo", "MemTotal").and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok());
+    let model =
+        system("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into());
+    let memory = system("/proc/meminfo", "MemTotal")
+        .and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok());
     DeviceInfo {
         name: "cpu".into(),
         adapter: format!("{model}, {threads} threads"),

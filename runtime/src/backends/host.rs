@@ -50,7 +50,8 @@ impl<E: Engine> HostExecutable<E> {
 
     fn fill(&mut self, id: BufferId, tensor: &Tensor) -> Result<(), Error> {
         let buffer = &self.plan.buffers[id];
-        let bytes = to_storage(tensor, buffer.storage).ok_or_else(|| Error::unstorable(tensor.ty(), buffer.storage))?;
+        let bytes = to_storage(tensor, buffer.storage)
+            .ok_or_else(|| Error::unstorable(tensor.ty(), buffer.storage))?;
         let mut aligned = None;
         let passing = match self.memory.block(id) {
             Some(block) => {
@@ -93,12 +94,17 @@ impl<E: Engine> HostExecutable<E> {
         for number in 0..self.plan.outputs.len() {
             let port = &self.plan.outputs[number];
             let buffer = &self.plan.buffers[port.buffer];
-            let is_read_again = self.plan.outputs[number + 1..].iter().any(|other| other.buffer == port.buffer);
-            if is_read_again || !matches!(buffer.content, Content::Output) || buffer.storage != port.ty.dtype {
+            let is_read_again =
+                self.plan.outputs[number + 1..].iter().any(|other| other.buffer == port.buffer);
+            if is_read_again
+                || !matches!(buffer.content, Content::Output)
+                || buffer.storage != port.ty.dtype
+            {
                 outputs.push(self.result(number)?);
                 continue;
             }
-            let bytes = self.memory.take(port.buffer).into_bytes(port.ty.elements() * port.ty.dtype.size());
+            let bytes =
+                self.memory.take(port.buffer).into_bytes(port.ty.elements() * port.ty.dtype.size());
             let tensor = Tensor::from_bytes(port.ty.clone(), bytes);
             outputs.push(tensor.ok_or_else(|| Error::unstorable(&port.ty, buffer.storage))?);
         }
@@ -124,7 +130,10 @@ impl<E: Engine> Executable for HostExecutable<E> {
     }
 
     fn get(&self, number: usize) -> Pending<'_, Tensor> {
-        ready(self.value(number).ok_or_else(|| Error::internal(format!("there is no input or weight {number}"))))
+        ready(
+            self.value(number)
+                .ok_or_else(|| Error::internal(format!("there is no input or weight {number}"))),
+        )
     }
 
     fn repeat(&mut self, runs: u32) -> Pending<'_, ()> {
@@ -176,7 +185,8 @@ impl<E: Engine> Executable for HostExecutable<E> {
         let HostExecutable { plan, memory, engine } = self;
         for port in &plan.weights {
             if memory.has(port.buffer)
-                && let Some(Stored { memory: store::Memory::Block(block), .. }) = store.take(&port.name)
+                && let Some(Stored { memory: store::Memory::Block(block), .. }) =
+                    store.take(&port.name)
             {
                 memory.put(port.buffer, block);
             }

@@ -19,7 +19,12 @@ pub fn modules(plan: &Plan) -> Result<Vec<Module>, Error> {
 }
 
 /// Runs a launch's kernel. `modules` are the plan's.
-pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory) -> Result<(), Error> {
+pub fn run(
+    plan: &Plan,
+    modules: &[Module],
+    launch: &Launch,
+    memory: &mut Memory,
+) -> Result<(), Error> {
     let routine = &plan.routines[launch.step.routine];
     let kernel = kernel(routine)?;
     let module = &modules[launch.step.routine];
@@ -27,14 +32,22 @@ pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory
     let bindings = routine.bound(launch.operands, launch.outputs);
     let mut buffers: Vec<Vec<u8>> = bindings.iter().map(|&id| memory.bytes(id).to_vec()).collect();
     let undefined = (launch.operands.len()..buffers.len()).map(|binding| binding as u32).collect();
-    buffers.extend(kernel.steps.iter().zip(launch.turns).map(|(_, &turn)| (turn as u32).to_le_bytes().to_vec()));
+    buffers.extend(
+        kernel
+            .steps
+            .iter()
+            .zip(launch.turns)
+            .map(|(_, &turn)| (turn as u32).to_le_bytes().to_vec()),
+    );
     let options = check::Options { undefined, ..check::Options::default() };
-    let unwritten = check::run(module, &kernel.name, kernel.grid, &mut buffers, &options).map_err(|f| fault(&f))?;
+    let unwritten = check::run(module, &kernel.name, kernel.grid, &mut buffers, &options)
+        .map_err(|f| fault(&f))?;
     let mut own = launch.operands.len()..;
     for (number, &id) in launch.outputs.iter().enumerate() {
         let over = routine.over(number);
         let Some(binding) = over.or_else(|| own.next()) else { continue };
-        let parts: Vec<&Unwritten> = unwritten.iter().filter(|part| part.binding as usize == binding).collect();
+        let parts: Vec<&Unwritten> =
+            unwritten.iter().filter(|part| part.binding as usize == binding).collect();
         match &routine.work {
             Work::Nest(nest) if nest.loops > 0 => {
                 let bytes = buffers[binding].len();
@@ -45,7 +58,9 @@ pub fn run(plan: &Plan, modules: &[Module], launch: &Launch, memory: &mut Memory
                 if let Some(element) = (0..wanted.len()).find(|&e| written[e * size] != wanted[e]) {
                     let does = if wanted[element] { "does not write" } else { "writes" };
                     let turns = launch.turns;
-                    return Err(fault(&format!("it {does} element {element} of output {number} at turns {turns:?}")));
+                    return Err(fault(&format!(
+                        "it {does} element {element} of output {number} at turns {turns:?}"
+                    )));
                 }
             }
             _ => {
@@ -73,7 +88,9 @@ fn written_at(nest: &Nest, output: usize, turns: &[usize]) -> Vec<bool> {
         }
         nest.loops().zip(turns).for_each(|(variable, &turn)| point[variable] = turn as i64);
         for derived in &nest.derived {
-            point.push(derived.numerator.evaluate(&point).unwrap_or(0).div_euclid(derived.denominator));
+            point.push(
+                derived.numerator.evaluate(&point).unwrap_or(0).div_euclid(derived.denominator),
+            );
         }
         let element = position.evaluate(&point).and_then(|position| usize::try_from(position).ok());
         if let Some(written) = element.and_then(|element| written.get_mut(element)) {

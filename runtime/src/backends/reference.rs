@@ -65,18 +65,23 @@ impl Interpreted {
 
     fn execute(&mut self) -> Result<(), Error> {
         let given = self.given.iter().filter_map(|(name, tensor)| Some((name, tensor.clone()?)));
-        let outputs = interpret::run(&self.graph, &given.collect::<Vec<_>>()).map_err(|error| match error {
-            interpret::Error::OutOfMemory { bytes } => {
-                Error::OutOfMemory { device: "reference".into(), what: format!("{bytes} bytes") }
-            }
-            error => Error::bug(error),
-        })?;
+        let outputs =
+            interpret::run(&self.graph, &given.collect::<Vec<_>>()).map_err(
+                |error| match error {
+                    interpret::Error::OutOfMemory { bytes } => Error::OutOfMemory {
+                        device: "reference".into(),
+                        what: format!("{bytes} bytes"),
+                    },
+                    error => Error::bug(error),
+                },
+            )?;
         self.outputs = outputs.into_iter().map(|(_, tensor)| tensor).collect();
         Ok(())
     }
 
     fn named(&self, ids: &[NodeId]) -> Vec<(String, TensorType)> {
-        let named = |&id: &NodeId| (given_name(&self.graph, id).to_owned(), self.graph.node(id).ty.clone());
+        let named =
+            |&id: &NodeId| (given_name(&self.graph, id).to_owned(), self.graph.node(id).ty.clone());
         ids.iter().map(named).collect()
     }
 }
@@ -84,7 +89,8 @@ impl Interpreted {
 impl Executable for Interpreted {
     fn ports(&self) -> Ports {
         let Graph { inputs, weights, outputs, .. } = &self.graph;
-        let output = |(name, id): &(String, NodeId)| (name.clone(), self.graph.node(*id).ty.clone());
+        let output =
+            |(name, id): &(String, NodeId)| (name.clone(), self.graph.node(*id).ty.clone());
         Ports {
             inputs: self.named(inputs),
             weights: self.named(weights),
@@ -108,7 +114,11 @@ impl Executable for Interpreted {
 
     fn output(&self, number: usize) -> Pending<'_, Tensor> {
         let output = self.outputs.get(number).cloned();
-        ready(output.ok_or_else(|| Error::internal(format!("there is no output {number} before a run"))))
+        ready(
+            output.ok_or_else(|| {
+                Error::internal(format!("there is no output {number} before a run"))
+            }),
+        )
     }
 
     fn read(&self) -> Pending<'_, Vec<Tensor>> {
@@ -117,7 +127,8 @@ impl Executable for Interpreted {
 
     fn adopt(&mut self) {
         for ((name, _), tensor) in self.graph.outputs.iter().zip(&self.outputs) {
-            let is_weight = |id: &NodeId| matches!(&self.graph.node(*id).op, Op::Weight(path) if path == name);
+            let is_weight =
+                |id: &NodeId| matches!(&self.graph.node(*id).op, Op::Weight(path) if path == name);
             if let Some(number) = self.graph.weights.iter().position(is_weight) {
                 self.given[self.graph.inputs.len() + number].1 = Some(tensor.clone());
             }
@@ -125,7 +136,8 @@ impl Executable for Interpreted {
     }
 
     fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
-        let check = |&id: &NodeId| store.check(given_name(&self.graph, id), &self.graph.node(id).ty);
+        let check =
+            |&id: &NodeId| store.check(given_name(&self.graph, id), &self.graph.node(id).ty);
         self.graph.weights.iter().try_for_each(check)?;
         for (name, tensor) in &mut self.given[self.graph.inputs.len()..] {
             if let Some(Stored { memory: Memory::Tensor(value), .. }) = store.take(name) {
@@ -139,7 +151,8 @@ impl Executable for Interpreted {
         for (name, tensor) in &mut self.given[self.graph.inputs.len()..] {
             if let Some(tensor) = tensor.take() {
                 let (ty, storage) = (tensor.ty().clone(), tensor.dtype());
-                store.put(name, Stored { ty, storage, memory: Memory::Tensor(tensor), given: true });
+                store
+                    .put(name, Stored { ty, storage, memory: Memory::Tensor(tensor), given: true });
             }
         }
         Ok(())

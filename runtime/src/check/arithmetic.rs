@@ -58,8 +58,10 @@ pub(super) fn binary(op: BinaryOperator, scalar: Scalar) -> Option<Binary> {
                     Add => |a, b| <$type>::of(a).wrapping_add(<$type>::of(b)).word(),
                     Subtract => |a, b| <$type>::of(a).wrapping_sub(<$type>::of(b)).word(),
                     Multiply => |a, b| <$type>::of(a).wrapping_mul(<$type>::of(b)).word(),
-                    Divide => |a, b| <$type>::of(a).checked_div(<$type>::of(b)).map_or(a, Word::word),
-                    Modulo => |a, b| <$type>::of(a).checked_rem(<$type>::of(b)).map_or(0, Word::word),
+                    Divide =>
+                        |a, b| <$type>::of(a).checked_div(<$type>::of(b)).map_or(a, Word::word),
+                    Modulo =>
+                        |a, b| <$type>::of(a).checked_rem(<$type>::of(b)).map_or(0, Word::word),
                     And => |a, b| a & b,
                     InclusiveOr => |a, b| a | b,
                     ExclusiveOr => |a, b| a ^ b,

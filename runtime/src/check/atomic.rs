@@ -23,7 +23,9 @@ impl Machine<'_> {
         let pointer = frame.pointer(pointer)?;
         let values = frame.data(value)?.component(0);
         let compare = match fun {
-            AtomicFunction::Exchange { compare: Some(compare) } => Some(frame.data(compare)?.component(0)),
+            AtomicFunction::Exchange { compare: Some(compare) } => {
+                Some(frame.data(compare)?.component(0))
+            }
             _ => None,
         };
         let operator = |op| arithmetic::binary(op, leaf.scalar);

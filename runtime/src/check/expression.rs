@@ -10,9 +10,16 @@ use super::value::{Column, Number, Pointer, Value, Word, literal};
 
 impl<'a> Machine<'a> {
     /// Returns the value of an expression, from those of its operands.
-    pub fn evaluate(&mut self, frame: &Frame<'a>, handle: Handle<Expression>, lanes: &[usize]) -> Result<Value> {
+    pub fn evaluate(
+        &mut self,
+        frame: &Frame<'a>,
+        handle: Handle<Expression>,
+        lanes: &[usize],
+    ) -> Result<Value> {
         let expression = &frame.body.expressions[handle];
-        let pointer = |memory: usize, lanes: usize| Value::Pointer(Pointer { memory, offsets: vec![0; lanes] });
+        let pointer = |memory: usize, lanes: usize| {
+            Value::Pointer(Pointer { memory, offsets: vec![0; lanes] })
+        };
         match *expression {
             Expression::Constant(constant) => {
                 let init = self.module.constants[constant].init;
@@ -24,7 +31,9 @@ impl<'a> Machine<'a> {
                 let memory = self.bound(global).ok_or_else(|| Kind::unsupported(expression))?;
                 Ok(pointer(memory, self.lanes))
             }
-            Expression::LocalVariable(local) => Ok(pointer(frame.locals[local.index()], self.lanes)),
+            Expression::LocalVariable(local) => {
+                Ok(pointer(frame.locals[local.index()], self.lanes))
+            }
             Expression::Access { base, index } => {
                 let scalar = frame.scalar(index)?;
                 let indices = frame.data(index)?.component(0);
@@ -43,13 +52,21 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns the value of an expression that is neither a pointer nor a part of a value.
-    fn compute(&mut self, frame: &Frame<'a>, handle: Handle<Expression>, lanes: &[usize]) -> Result<Column> {
+    fn compute(
+        &mut self,
+        frame: &Frame<'a>,
+        handle: Handle<Expression>,
+        lanes: &[usize],
+    ) -> Result<Column> {
         let expression = &frame.body.expressions[handle];
         Ok(match *expression {
             Expression::Literal(value) => Column::splat(self.lanes, &[literal(value)]),
-            Expression::ZeroValue(_) => Column::zero(self.lanes, frame.layout(handle)?.leaves().len()),
+            Expression::ZeroValue(_) => {
+                Column::zero(self.lanes, frame.layout(handle)?.leaves().len())
+            }
             Expression::Compose { ref components, .. } => {
-                let parts = components.iter().map(|&part| frame.data(part)).collect::<Result<Vec<_>>>()?;
+                let parts =
+                    components.iter().map(|&part| frame.data(part)).collect::<Result<Vec<_>>>()?;
                 Column::concatenate(self.lanes, parts.into_iter())
             }
             Expression::Splat { size, value } => {
@@ -58,7 +75,8 @@ impl<'a> Machine<'a> {
             }
             Expression::Swizzle { size, vector, pattern } => {
                 let vector = frame.data(vector)?;
-                let parts = pattern[..size as usize].iter().map(|&part| vector.slice(part as usize, 1));
+                let parts =
+                    pattern[..size as usize].iter().map(|&part| vector.slice(part as usize, 1));
                 Column::concatenate(self.lanes, parts.collect::<Vec<_>>().iter())
             }
             Expression::Load { pointer } => {
@@ -66,16 +84,23 @@ impl<'a> Machine<'a> {
                 self.load(frame.pointer(pointer)?, layout, lanes)?
             }
             Expression::Unary { op, expr } => {
-                let f = arithmetic::unary(op, frame.scalar(expr)?).ok_or_else(|| Kind::unsupported(&op))?;
+                let f = arithmetic::unary(op, frame.scalar(expr)?)
+                    .ok_or_else(|| Kind::unsupported(&op))?;
                 Column::map(lanes, [frame.data(expr)?], |[word]| f(word))
             }
             Expression::Binary { op, left, right } => self.binary(frame, op, left, right, lanes)?,
             Expression::Select { condition, accept, reject } => {
                 let operands = [frame.data(condition)?, frame.data(accept)?, frame.data(reject)?];
-                Column::map(lanes, operands, |[condition, accept, reject]| if condition != 0 { accept } else { reject })
+                Column::map(
+                    lanes,
+                    operands,
+                    |[condition, accept, reject]| if condition != 0 { accept } else { reject },
+                )
             }
             Expression::Relational { fun, argument } => relational(frame, fun, argument, lanes)?,
-            Expression::Math { fun, arg, arg1, arg2, arg3 } => self.math(frame, fun, arg, [arg1, arg2, arg3], lanes)?,
+            Expression::Math { fun, arg, arg1, arg2, arg3 } => {
+                self.math(frame, fun, arg, [arg1, arg2, arg3], lanes)?
+            }
             // A bit cast between scalars of one width.
             Expression::As { expr, convert: None, .. } => frame.data(expr)?.clone(),
             Expression::As { expr, kind, convert: Some(width) } => {
@@ -86,12 +111,19 @@ impl<'a> Machine<'a> {
             Expression::CooperativeLoad { columns, rows, ref data, .. } => {
                 self.load_matrix(frame, [rows as usize, columns as usize], data, lanes)?
             }
-            Expression::CooperativeMultiplyAdd { a, b, c } => self.multiply_add(frame, [a, b, c], lanes)?,
+            Expression::CooperativeMultiplyAdd { a, b, c } => {
+                self.multiply_add(frame, [a, b, c], lanes)?
+            }
             _ => return Err(Kind::unsupported(expression).into()),
         })
     }
 
-    fn array_length(&self, frame: &Frame, pointer: Handle<Expression>, lanes: &[usize]) -> Result<Column> {
+    fn array_length(
+        &self,
+        frame: &Frame,
+        pointer: Handle<Expression>,
+        lanes: &[usize],
+    ) -> Result<Column> {
         let layout = frame.layout(pointer)?;
         let pointer = frame.pointer(pointer)?;
         let memory = &self.memories[pointer.memory];
@@ -131,7 +163,8 @@ impl<'a> Machine<'a> {
                 for &lane in lanes {
                     let start = pointer.offsets[lane];
                     let place = || memory.place(start, Some(layout));
-                    offsets[lane] = start + check(lane, memory.bytes_after(start), &place)? * stride;
+                    offsets[lane] =
+                        start + check(lane, memory.bytes_after(start), &place)? * stride;
                 }
                 Value::Pointer(Pointer { memory: pointer.memory, offsets })
             }
@@ -201,8 +234,12 @@ fn relational(
     Ok(match function {
         RelationalFunction::All => fold(|a, b| a & b),
         RelationalFunction::Any => fold(|a, b| a | b),
-        RelationalFunction::IsNan => Column::map(lanes, [argument], |[word]| float(word).is_nan().word()),
-        RelationalFunction::IsInf => Column::map(lanes, [argument], |[word]| float(word).is_infinite().word()),
+        RelationalFunction::IsNan => {
+            Column::map(lanes, [argument], |[word]| float(word).is_nan().word())
+        }
+        RelationalFunction::IsInf => {
+            Column::map(lanes, [argument], |[word]| float(word).is_infinite().word())
+        }
     })
 }
 

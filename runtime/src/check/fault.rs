@@ -141,7 +141,12 @@ impl Fault {
         self
     }
 
-    pub(super) fn in_workgroup(mut self: Box<Self>, index: usize, size: [u32; 3], count: [u32; 3]) -> Box<Self> {
+    pub(super) fn in_workgroup(
+        mut self: Box<Self>,
+        index: usize,
+        size: [u32; 3],
+        count: [u32; 3],
+    ) -> Box<Self> {
         self.group = Some(Group { index, size, count });
         self
     }
@@ -186,9 +191,11 @@ impl fmt::Display for Fault {
                 "out of bounds: {} indexes `{place}`, of length {length}, at {index}",
                 self.invocation(*invocation)
             )?,
-            Kind::Uninitialised { place, invocation } => {
-                write!(f, "uninitialised: {} reads `{place}`, which nothing has written", self.invocation(*invocation))?
-            }
+            Kind::Uninitialised { place, invocation } => write!(
+                f,
+                "uninitialised: {} reads `{place}`, which nothing has written",
+                self.invocation(*invocation)
+            )?,
             Kind::Race { place, first, second } => write!(
                 f,
                 "race: `{place}` is {} by {} and {} by {} with no barrier between",
@@ -210,13 +217,21 @@ impl fmt::Display for Fault {
                 "divergent: {operation} is reached by {active} of {of} invocations, and not by {}",
                 self.invocation(*absent)
             )?,
-            Kind::NotUniform { operation, invocation } => {
-                write!(f, "not uniform: the operand of {operation} differs in {}", self.invocation(*invocation))?
-            }
+            Kind::NotUniform { operation, invocation } => write!(
+                f,
+                "not uniform: the operand of {operation} differs in {}",
+                self.invocation(*invocation)
+            )?,
             Kind::DivisionByZero { invocation } => {
-                write!(f, "division by zero: {} divides an integer by 0", self.invocation(*invocation))?;
+                write!(
+                    f,
+                    "division by zero: {} divides an integer by 0",
+                    self.invocation(*invocation)
+                )?;
             }
-            Kind::EndlessLoop { limit } => write!(f, "endless: a loop is not done after {limit} iterations")?,
+            Kind::EndlessLoop { limit } => {
+                write!(f, "endless: a loop is not done after {limit} iterations")?
+            }
         }
         match (&self.group, &self.kind) {
             (Some(_), Kind::WorkgroupRace { .. }) | (None, _) => {}

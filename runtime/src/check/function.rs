@@ -38,10 +38,18 @@ impl Machine<'_> {
             MathFunction::Dot => vectors.dot(argument, other),
             MathFunction::Cross => vectors.cross(argument, other),
             MathFunction::Length => vectors.length(argument),
-            MathFunction::Distance => vectors.length(&vectors.binary(BinaryOperator::Subtract, argument, other)?),
-            MathFunction::Normalize => vectors.binary(BinaryOperator::Divide, argument, &vectors.length(argument)?),
-            MathFunction::Dot4I8Packed => Ok(Column::map(lanes, [argument, other], |[a, b]| dot_bytes(a, b, true))),
-            MathFunction::Dot4U8Packed => Ok(Column::map(lanes, [argument, other], |[a, b]| dot_bytes(a, b, false))),
+            MathFunction::Distance => {
+                vectors.length(&vectors.binary(BinaryOperator::Subtract, argument, other)?)
+            }
+            MathFunction::Normalize => {
+                vectors.binary(BinaryOperator::Divide, argument, &vectors.length(argument)?)
+            }
+            MathFunction::Dot4I8Packed => {
+                Ok(Column::map(lanes, [argument, other], |[a, b]| dot_bytes(a, b, true)))
+            }
+            MathFunction::Dot4U8Packed => {
+                Ok(Column::map(lanes, [argument, other], |[a, b]| dot_bytes(a, b, false)))
+            }
             _ => Err(Kind::unsupported(&fun).into()),
         }
     }
@@ -62,8 +70,9 @@ impl Vectors<'_> {
     fn dot(&self, a: &Column, b: &Column) -> Result<Column> {
         let products = self.binary(BinaryOperator::Multiply, a, b)?;
         let first = products.slice(0, 1);
-        (1..products.components())
-            .try_fold(first, |sum, index| self.binary(BinaryOperator::Add, &sum, &products.slice(index, 1)))
+        (1..products.components()).try_fold(first, |sum, index| {
+            self.binary(BinaryOperator::Add, &sum, &products.slice(index, 1))
+        })
     }
 
     fn length(&self, a: &Column) -> Result<Column> {
@@ -77,7 +86,9 @@ impl Vectors<'_> {
             let parts = [0, 1, 2].map(|index| v.slice((index + by) % 3, 1));
             Column::concatenate(v.component(0).len(), parts.iter())
         };
-        let product = |i: usize, j: usize| self.binary(BinaryOperator::Multiply, &rotated(a, i), &rotated(b, j));
+        let product = |i: usize, j: usize| {
+            self.binary(BinaryOperator::Multiply, &rotated(a, i), &rotated(b, j))
+        };
         self.binary(BinaryOperator::Subtract, &product(1, 2)?, &product(2, 1)?)
     }
 }

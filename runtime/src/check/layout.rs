@@ -68,9 +68,9 @@ impl Layout {
     pub fn leaves(&self) -> &[Leaf] {
         self.leaves.get_or_init(|| match &self.shape {
             &Shape::Scalar { scalar, atomic } => vec![Leaf { offset: 0, scalar, atomic }],
-            Shape::Sequence { element, stride, length } => {
-                (0..length.unwrap_or(0)).flat_map(|index| element.leaves_at(index * stride)).collect()
-            }
+            Shape::Sequence { element, stride, length } => (0..length.unwrap_or(0))
+                .flat_map(|index| element.leaves_at(index * stride))
+                .collect(),
             Shape::Struct(members) => {
                 members.iter().flat_map(|(_, offset, member)| member.leaves_at(*offset)).collect()
             }
@@ -96,14 +96,18 @@ impl Layout {
         match &self.shape {
             Shape::Scalar { scalar, .. } => usize::from(scalar.width),
             Shape::Sequence { element, .. } => element.granule(),
-            Shape::Struct(members) => members.iter().map(|(.., member)| member.granule()).min().unwrap_or(1),
+            Shape::Struct(members) => {
+                members.iter().map(|(.., member)| member.granule()).min().unwrap_or(1)
+            }
         }
     }
 
     /// Returns the number of elements. A run-time array has as many as fit in `bytes` bytes.
     pub fn length(&self, bytes: usize) -> Option<usize> {
         match &self.shape {
-            Shape::Sequence { stride, length, .. } => Some(length.unwrap_or(bytes / (*stride).max(1))),
+            Shape::Sequence { stride, length, .. } => {
+                Some(length.unwrap_or(bytes / (*stride).max(1)))
+            }
             _ => None,
         }
     }
@@ -170,8 +174,12 @@ impl Layouts {
     pub fn typed(&self, inner: &TypeInner) -> Typed {
         let pointee = match *inner {
             TypeInner::Pointer { base, .. } => self.get(base).cloned(),
-            TypeInner::ValuePointer { size: None, scalar, .. } => Some(Layout::scalar(scalar, false)),
-            TypeInner::ValuePointer { size: Some(size), scalar, .. } => self.of(&TypeInner::Vector { size, scalar }),
+            TypeInner::ValuePointer { size: None, scalar, .. } => {
+                Some(Layout::scalar(scalar, false))
+            }
+            TypeInner::ValuePointer { size: Some(size), scalar, .. } => {
+                self.of(&TypeInner::Vector { size, scalar })
+            }
             _ => return self.of(inner).map_or(Typed::Opaque, Typed::Data),
         };
         pointee.map_or(Typed::Opaque, Typed::Pointer)

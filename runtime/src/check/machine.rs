@@ -34,9 +34,16 @@ pub(super) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    pub fn new(module: &Module, layouts: &Layouts, function: &'a Function, info: &FunctionInfo) -> Self {
+    pub fn new(
+        module: &Module,
+        layouts: &Layouts,
+        function: &'a Function,
+        info: &FunctionInfo,
+    ) -> Self {
         let expressions = &function.expressions;
-        let typed = expressions.iter().map(|(handle, _)| layouts.typed(info[handle].ty.inner_with(&module.types)));
+        let typed = expressions
+            .iter()
+            .map(|(handle, _)| layouts.typed(info[handle].ty.inner_with(&module.types)));
         Self { expressions, typed: typed.collect() }
     }
 }
@@ -111,7 +118,12 @@ impl<'a> Frame<'a> {
 
 impl<'a> Machine<'a> {
     /// Creates a machine whose globals are not bound yet.
-    pub fn new(module: &'a Module, info: &ModuleInfo, options: &'a Options, lanes: usize) -> Result<Self> {
+    pub fn new(
+        module: &'a Module,
+        info: &ModuleInfo,
+        options: &'a Options,
+        lanes: usize,
+    ) -> Result<Self> {
         let layouts = Layouts::new(module);
         let functions = module
             .functions
@@ -119,7 +131,8 @@ impl<'a> Machine<'a> {
             .map(|(handle, function)| Rc::new(Body::new(module, &layouts, function, &info[handle])))
             .collect();
         let (memories, globals, constants) = (Vec::new(), Vec::new(), Vec::new());
-        let mut machine = Self { module, options, layouts, lanes, memories, globals, functions, constants };
+        let mut machine =
+            Self { module, options, layouts, lanes, memories, globals, functions, constants };
         machine.evaluate_constants(info)?;
         Ok(machine)
     }
@@ -142,7 +155,10 @@ impl<'a> Machine<'a> {
     fn evaluate_constants(&mut self, info: &ModuleInfo) -> Result<()> {
         let expressions = &self.module.global_expressions;
         let types = &self.module.types;
-        let typed = expressions.iter().map(|(handle, _)| self.layouts.typed(info[handle].inner_with(types))).collect();
+        let typed = expressions
+            .iter()
+            .map(|(handle, _)| self.layouts.typed(info[handle].inner_with(types)))
+            .collect();
         let mut frame = Frame::new(Rc::new(Body { expressions, typed }), Vec::new());
         let lanes: Lanes = (0..self.lanes).collect();
         for (handle, _) in expressions.iter() {
@@ -161,18 +177,25 @@ impl<'a> Machine<'a> {
             (None, Some(binding)) => format!("binding {binding}"),
             (None, None) => "a variable".to_owned(),
         };
-        let layout =
-            self.layouts.get(global.ty).ok_or_else(|| Kind::unsupported(&self.module.types[global.ty].inner))?;
+        let layout = self
+            .layouts
+            .get(global.ty)
+            .ok_or_else(|| Kind::unsupported(&self.module.types[global.ty].inner))?;
         let layout = layout.clone();
         Ok(match global.space {
             AddressSpace::Storage { .. } | AddressSpace::Uniform => {
                 let resource = global.binding.as_ref().filter(|resource| resource.group == 0);
-                let resource = resource.ok_or_else(|| invalid(format!("`{name}` is not bound in group 0")))?;
+                let resource =
+                    resource.ok_or_else(|| invalid(format!("`{name}` is not bound in group 0")))?;
                 let buffer = buffers.get_mut(resource.binding as usize);
-                let buffer = buffer.ok_or_else(|| invalid(format!("no buffer at binding {}", resource.binding)))?;
+                let buffer = buffer
+                    .ok_or_else(|| invalid(format!("no buffer at binding {}", resource.binding)))?;
                 if buffer.len() < layout.size {
                     let (is, needed) = (buffer.len(), layout.size);
-                    return Err(invalid(format!("the buffer of `{name}` has {is} bytes, and needs {needed}")).into());
+                    return Err(invalid(format!(
+                        "the buffer of `{name}` has {is} bytes, and needs {needed}"
+                    ))
+                    .into());
                 }
                 let defined = !self.options.undefined.contains(&resource.binding);
                 Memory::shared(name, global.space, layout, std::mem::take(buffer), defined)
@@ -180,13 +203,23 @@ impl<'a> Machine<'a> {
             AddressSpace::Immediate => {
                 let immediates = self.options.immediates.clone();
                 if immediates.len() < layout.size {
-                    return Err(invalid(format!("`{name}` needs {} bytes of immediates", layout.size)).into());
+                    return Err(invalid(format!(
+                        "`{name}` needs {} bytes of immediates",
+                        layout.size
+                    ))
+                    .into());
                 }
                 Memory::shared(name, global.space, layout, immediates, true)
             }
             AddressSpace::WorkGroup => {
                 let bytes = vec![0; layout.size];
-                Memory::shared(name, global.space, layout, bytes, self.options.zeroed_workgroup_memory)
+                Memory::shared(
+                    name,
+                    global.space,
+                    layout,
+                    bytes,
+                    self.options.zeroed_workgroup_memory,
+                )
             }
             AddressSpace::Private => Memory::private(name, global.space, layout, self.lanes),
             space => return Err(Kind::unsupported(&space).into()),
@@ -199,7 +232,8 @@ impl<'a> Machine<'a> {
         for ((_, global), index) in self.module.global_variables.iter().zip(&self.globals) {
             let (Some(index), Some(resource)) = (*index, global.binding) else { continue };
             let (memory, binding) = (&mut self.memories[index], resource.binding);
-            unwritten.extend(memory.undefined().into_iter().map(|bytes| Unwritten { binding, bytes }));
+            unwritten
+                .extend(memory.undefined().into_iter().map(|bytes| Unwritten { binding, bytes }));
             if let Some(buffer) = buffers.get_mut(binding as usize) {
                 *buffer = memory.take_bytes();
             }
@@ -231,7 +265,9 @@ impl<'a> Machine<'a> {
             }
         }
         let input = |binding: &Option<naga::Binding>| match binding {
-            Some(naga::Binding::BuiltIn(built_in)) => inputs(*built_in).ok_or_else(|| Kind::unsupported(built_in)),
+            Some(naga::Binding::BuiltIn(built_in)) => {
+                inputs(*built_in).ok_or_else(|| Kind::unsupported(built_in))
+            }
             _ => Err(Kind::Unsupported("an input that is no built-in".to_owned())),
         };
         let mut arguments = Vec::new();
@@ -250,7 +286,12 @@ impl<'a> Machine<'a> {
     }
 
     /// Calls a function of the module.
-    pub fn call(&mut self, function: Handle<Function>, arguments: Vec<Value>, lanes: Lanes) -> Result<Option<Column>> {
+    pub fn call(
+        &mut self,
+        function: Handle<Function>,
+        arguments: Vec<Value>,
+        lanes: Lanes,
+    ) -> Result<Option<Column>> {
         let body = self.functions[function.index()].clone();
         let module = self.module;
         self.run(&body, &module.functions[function], arguments, lanes)
@@ -272,7 +313,12 @@ impl<'a> Machine<'a> {
             let layout = self.layouts.get(local.ty).ok_or_else(|| Kind::unsupported(inner))?;
             let name = local.name.clone().unwrap_or_else(|| "a local variable".to_owned());
             frame.locals.push(self.memories.len());
-            self.memories.push(Memory::private(name, AddressSpace::Function, layout.clone(), self.lanes));
+            self.memories.push(Memory::private(
+                name,
+                AddressSpace::Function,
+                layout.clone(),
+                self.lanes,
+            ));
         }
         for (handle, expression) in function.expressions.iter() {
             if expression.needs_pre_emit() && !self.is_idle(expression) {
@@ -322,7 +368,13 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn initialise(&mut self, memory: usize, ty: Handle<naga::Type>, value: &Column, lanes: &[usize]) -> Result<()> {
+    fn initialise(
+        &mut self,
+        memory: usize,
+        ty: Handle<naga::Type>,
+        value: &Column,
+        lanes: &[usize],
+    ) -> Result<()> {
         let Some(layout) = self.layouts.get(ty).cloned() else { return Ok(()) };
         self.store(&Pointer { memory, offsets: vec![0; self.lanes] }, &layout, value, lanes)
     }
@@ -341,7 +393,13 @@ impl<'a> Machine<'a> {
         Ok(column)
     }
 
-    pub fn store(&mut self, pointer: &Pointer, layout: &Layout, value: &Column, lanes: &[usize]) -> Result<()> {
+    pub fn store(
+        &mut self,
+        pointer: &Pointer,
+        layout: &Layout,
+        value: &Column,
+        lanes: &[usize],
+    ) -> Result<()> {
         let memory = &mut self.memories[pointer.memory];
         for (index, &leaf) in layout.leaves().iter().enumerate() {
             let words = value.component(index);

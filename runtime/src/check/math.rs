@@ -22,7 +22,11 @@ pub(super) fn componentwise(fun: MathFunction, scalar: Scalar) -> Option<Functio
         (ScalarKind::Sint, 4) => match fun {
             MathFunction::ExtractBits => |[a, offset, count, _]| {
                 let (offset, count) = field(offset, count);
-                if count == 0 { 0 } else { ((i32::of(a) << (32 - offset - count)) >> (32 - count)).word() }
+                if count == 0 {
+                    0
+                } else {
+                    ((i32::of(a) << (32 - offset - count)) >> (32 - count)).word()
+                }
             },
             MathFunction::FirstLeadingBit => |[a, ..]| {
                 let a = i32::of(a);
@@ -37,7 +41,9 @@ pub(super) fn componentwise(fun: MathFunction, scalar: Scalar) -> Option<Functio
                 let (offset, count) = field(offset, count);
                 (a >> offset) & ((1 << count) - 1)
             },
-            MathFunction::FirstLeadingBit => |[a, ..]| (31 - u32::of(a).leading_zeros() as i32).word(),
+            MathFunction::FirstLeadingBit => {
+                |[a, ..]| (31 - u32::of(a).leading_zeros() as i32).word()
+            }
             _ => return bits(fun).or_else(|| common_unsigned_32(fun)),
         },
         (ScalarKind::Uint, 8) => return common_unsigned_64(fun),
@@ -78,9 +84,9 @@ macro_rules! common {
                 MathFunction::Sign => |[a, ..]| $sign(<$type>::of(a)).word(),
                 MathFunction::Min => |[a, b, ..]| <$type>::of(a).min(<$type>::of(b)).word(),
                 MathFunction::Max => |[a, b, ..]| <$type>::of(a).max(<$type>::of(b)).word(),
-                MathFunction::Clamp => {
-                    |[a, low, high, _]| <$type>::of(a).max(<$type>::of(low)).min(<$type>::of(high)).word()
-                }
+                MathFunction::Clamp => |[a, low, high, _]| {
+                    <$type>::of(a).max(<$type>::of(low)).min(<$type>::of(high)).word()
+                },
                 _ => return None,
             })
         }

@@ -31,7 +31,9 @@ impl Machine<'_> {
         let pointer = frame.pointer(data.pointer)?;
         for members in self.whole_subgroups("coopLoad", lanes)? {
             let members = &lanes[members];
-            for (number, leaf) in self.places(frame, [rows, columns], data, members)?.into_iter().enumerate() {
+            for (number, leaf) in
+                self.places(frame, [rows, columns], data, members)?.into_iter().enumerate()
+            {
                 let word = self.memories[pointer.memory].read(pointer, leaf, members[0])?;
                 members.iter().for_each(|&lane| column.component_mut(number)[lane] = word);
             }
@@ -51,7 +53,9 @@ impl Machine<'_> {
         let size = value.components().isqrt();
         for members in self.whole_subgroups("coopStore", lanes)? {
             let members = &lanes[members];
-            for (number, leaf) in self.places(frame, [size; 2], data, members)?.into_iter().enumerate() {
+            for (number, leaf) in
+                self.places(frame, [size; 2], data, members)?.into_iter().enumerate()
+            {
                 let word = value.component(number)[members[0]];
                 self.memories[pointer.memory].write(pointer, leaf, members[0], word)?;
             }
@@ -60,8 +64,14 @@ impl Machine<'_> {
     }
 
     /// Computes `a * b + c`, adding one term after the other to an f32 sum.
-    pub fn multiply_add(&self, frame: &Frame, operands: [Handle<Expression>; 3], lanes: &[usize]) -> Result<Column> {
-        let [a, b, c] = [frame.data(operands[0])?, frame.data(operands[1])?, frame.data(operands[2])?];
+    pub fn multiply_add(
+        &self,
+        frame: &Frame,
+        operands: [Handle<Expression>; 3],
+        lanes: &[usize],
+    ) -> Result<Column> {
+        let [a, b, c] =
+            [frame.data(operands[0])?, frame.data(operands[1])?, frame.data(operands[2])?];
         let scalars = [frame.scalar(operands[0])?, frame.scalar(operands[1])?];
         let size = c.components().isqrt();
         let mut product = Column::zero(self.lanes, size * size);
@@ -74,10 +84,14 @@ impl Machine<'_> {
                 Number::Float(value) => value as f32,
                 Number::Integer(value) => value as f32,
             };
-            for (row, column) in (0..size).flat_map(|row| (0..size).map(move |column| (row, column))) {
-                let term = |k: usize| (element(a, row, k, scalars[0]), element(b, k, column, scalars[1]));
-                let sum =
-                    (0..size).map(term).fold(element(c, row, column, Scalar::F32), |sum, (x, y)| x.mul_add(y, sum));
+            for (row, column) in
+                (0..size).flat_map(|row| (0..size).map(move |column| (row, column)))
+            {
+                let term =
+                    |k: usize| (element(a, row, k, scalars[0]), element(b, k, column, scalars[1]));
+                let sum = (0..size)
+                    .map(term)
+                    .fold(element(c, row, column, Scalar::F32), |sum, (x, y)| x.mul_add(y, sum));
                 let target = product.component_mut(row * size + column);
                 members.iter().for_each(|&lane| target[lane] = sum.word());
             }
@@ -88,10 +102,11 @@ impl Machine<'_> {
     fn whole_subgroups(&self, operation: &str, lanes: &[usize]) -> Result<Vec<Range<usize>>> {
         let (subgroups, of) = (self.subgroups(operation, lanes)?, self.subgroup_size());
         match subgroups.iter().find(|members| members.len() != of) {
-            Some(members) => {
-                Err(Kind::Invalid(format!("{operation} by {} invocations, and subgroups have {of}", members.len()))
-                    .into())
-            }
+            Some(members) => Err(Kind::Invalid(format!(
+                "{operation} by {} invocations, and subgroups have {of}",
+                members.len()
+            ))
+            .into()),
             None => Ok(subgroups),
         }
     }
@@ -105,17 +120,26 @@ impl Machine<'_> {
         data: &CooperativeData,
         members: &[usize],
     ) -> Result<Vec<Leaf>> {
-        let (pointer, strides) = (frame.pointer(data.pointer)?, frame.data(data.stride)?.component(0));
+        let (pointer, strides) =
+            (frame.pointer(data.pointer)?, frame.data(data.stride)?.component(0));
         let place = |lane: usize| (pointer.offsets[lane], strides[lane] as usize);
         let (offset, stride) = place(members[0]);
         if let Some(&invocation) = members.iter().find(|&&lane| place(lane) != (offset, stride)) {
-            return Err(Kind::NotUniform { operation: "the place of a matrix".to_owned(), invocation }.into());
+            return Err(Kind::NotUniform {
+                operation: "the place of a matrix".to_owned(),
+                invocation,
+            }
+            .into());
         }
         let scalar = frame.scalar(data.pointer)?;
         let width = usize::from(scalar.width);
         if !(stride * width).is_multiple_of(ALIGNMENT) || !offset.is_multiple_of(ALIGNMENT) {
             let place = self.memories[pointer.memory].place(offset, None);
-            return Err(Kind::Invalid(format!("a matrix at {place}, in lines of {} bytes", stride * width)).into());
+            return Err(Kind::Invalid(format!(
+                "a matrix at {place}, in lines of {} bytes",
+                stride * width
+            ))
+            .into());
         }
         let of = |row: usize, column: usize| {
             let at = if data.row_major { row * stride + column } else { column * stride + row };

@@ -83,17 +83,29 @@ impl Marks {
 impl Memory {
     /// Creates a variable that all lanes share, with these `bytes`. `defined` says whether they are
     /// its contents.
-    pub fn shared(name: String, space: AddressSpace, layout: Rc<Layout>, bytes: Vec<u8>, defined: bool) -> Self {
+    pub fn shared(
+        name: String,
+        space: AddressSpace,
+        layout: Rc<Layout>,
+        bytes: Vec<u8>,
+        defined: bool,
+    ) -> Self {
         let granule = layout.granule();
         let granules = bytes.len().div_ceil(granule);
         let marks = |wanted: bool| vec![Marks::NONE; if wanted { granules } else { 0 }];
         let outlives = match space {
-            AddressSpace::Storage { access } => access.contains(naga::StorageAccess::STORE).then_some(true),
+            AddressSpace::Storage { access } => {
+                access.contains(naga::StorageAccess::STORE).then_some(true)
+            }
             AddressSpace::WorkGroup => Some(false),
             _ => None,
         };
-        let races =
-            outlives.map(|outlives| Races { epoch: 0, within: marks(true), workgroup: 0, across: marks(outlives) });
+        let races = outlives.map(|outlives| Races {
+            epoch: 0,
+            within: marks(true),
+            workgroup: 0,
+            across: marks(outlives),
+        });
         let defined = if defined { Vec::new() } else { vec![false; granules] };
         Self { name, space, layout, bytes, stride: 0, granule, defined, races }
     }
@@ -103,7 +115,16 @@ impl Memory {
         let granule = layout.granule();
         let stride = layout.size.next_multiple_of(granule);
         let defined = vec![false; lanes * stride / granule];
-        Self { name, space, layout, bytes: vec![0; lanes * stride], stride, granule, defined, races: None }
+        Self {
+            name,
+            space,
+            layout,
+            bytes: vec![0; lanes * stride],
+            stride,
+            granule,
+            defined,
+            races: None,
+        }
     }
 
     pub fn take_bytes(&mut self) -> Vec<u8> {
@@ -164,7 +185,10 @@ impl Memory {
         if !self.defined.is_empty() {
             let granules = bytes.start / self.granule..bytes.end / self.granule;
             if !self.defined[granules].iter().all(|&defined| defined) {
-                return Err(Kind::Uninitialised { place: self.place(offset, None), invocation: lane });
+                return Err(Kind::Uninitialised {
+                    place: self.place(offset, None),
+                    invocation: lane,
+                });
             }
         }
         self.mark(Access::Read, leaf, offset, &bytes, lane)?;
@@ -174,7 +198,13 @@ impl Memory {
     }
 
     /// Writes the scalar at `pointer` plus the leaf's offset, for `lane`.
-    pub fn write(&mut self, pointer: &Pointer, leaf: Leaf, lane: usize, word: u64) -> Result<(), Kind> {
+    pub fn write(
+        &mut self,
+        pointer: &Pointer,
+        leaf: Leaf,
+        lane: usize,
+        word: u64,
+    ) -> Result<(), Kind> {
         let (offset, bytes) = self.range(pointer, leaf, lane)?;
         self.mark(Access::Write, leaf, offset, &bytes, lane)?;
         if !self.defined.is_empty() {
@@ -186,14 +216,24 @@ impl Memory {
     }
 
     /// Returns the offset within the variable, and the bytes of this lane's copy.
-    fn range(&self, pointer: &Pointer, leaf: Leaf, lane: usize) -> Result<(usize, Range<usize>), Kind> {
+    fn range(
+        &self,
+        pointer: &Pointer,
+        leaf: Leaf,
+        lane: usize,
+    ) -> Result<(usize, Range<usize>), Kind> {
         let width = usize::from(leaf.scalar.width);
         let offset = pointer.offsets[lane] + leaf.offset;
         if self.bytes_after(offset) < width {
             // Indices are checked where they are applied, so the buffer must be shorter than its
             // fixed-size type.
             let (index, length) = (offset as i128, self.bytes_after(0));
-            return Err(Kind::OutOfBounds { place: self.name.clone(), index, length, invocation: lane });
+            return Err(Kind::OutOfBounds {
+                place: self.name.clone(),
+                index,
+                length,
+                invocation: lane,
+            });
         }
         let start = lane * self.stride + offset;
         Ok((offset, start..start + width))
@@ -212,7 +252,11 @@ impl Memory {
         let Some(races) = self.races.as_mut().filter(|_| !leaf.atomic) else { return Ok(()) };
         for granule in bytes.start / self.granule..bytes.end / self.granule {
             if let Some(first) = races.within[granule].mark(access, lane as u32, races.epoch) {
-                return Err(Kind::Race { place: self.place(offset, None), first, second: (access, lane) });
+                return Err(Kind::Race {
+                    place: self.place(offset, None),
+                    first,
+                    second: (access, lane),
+                });
             }
             let across = races.across.get_mut(granule);
             if let Some(first) = across.and_then(|marks| marks.mark(access, races.workgroup, 0)) {

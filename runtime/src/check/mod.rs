@@ -106,7 +106,8 @@ pub fn run(
         .validate(module)
         .map_err(|error| Kind::Invalid(reasons(&error.into_inner())))?;
     let position = module.entry_points.iter().position(|candidate| candidate.name == entry_point);
-    let index = position.ok_or_else(|| Kind::Invalid(format!("there is no entry point `{entry_point}`")))?;
+    let index = position
+        .ok_or_else(|| Kind::Invalid(format!("there is no entry point `{entry_point}`")))?;
     dispatch(module, &info, index, workgroups, buffers, options).map_err(|fault| {
         let mut fault = fault.in_function(Code::EntryPoint(index));
         fault.line = line::line(module, &info, &fault.site);
@@ -124,7 +125,9 @@ fn dispatch(
 ) -> Result<Vec<Unwritten>> {
     let entry_point = &module.entry_points[index];
     if !(1..=128).contains(&options.subgroup_size) {
-        return Err(Kind::Invalid(format!("subgroups of {} invocations", options.subgroup_size)).into());
+        return Err(
+            Kind::Invalid(format!("subgroups of {} invocations", options.subgroup_size)).into()
+        );
     }
     if entry_point.workgroup_size_overrides.is_some() {
         return Err(Kind::Unsupported("a workgroup size that is overridden".to_owned()).into());
@@ -150,12 +153,22 @@ fn dispatch(
 
 /// Returns a built-in input of every invocation of a workgroup, or `None` if compute shaders have
 /// no such input.
-fn input(built_in: BuiltIn, id: [usize; 3], size: [u32; 3], count: [u32; 3], subgroup_size: u32) -> Option<Column> {
+fn input(
+    built_in: BuiltIn,
+    id: [usize; 3],
+    size: [u32; 3],
+    count: [u32; 3],
+    subgroup_size: u32,
+) -> Option<Column> {
     let [width, height, depth] = size.map(|size| size as usize);
     let lanes = width * height * depth;
     let by_lane = |word: &dyn Fn(usize) -> usize| {
         let mut column = Column::zero(lanes, 1);
-        column.component_mut(0).iter_mut().enumerate().for_each(|(lane, slot)| *slot = word(lane) as u64);
+        column
+            .component_mut(0)
+            .iter_mut()
+            .enumerate()
+            .for_each(|(lane, slot)| *slot = word(lane) as u64);
         column
     };
     let local: [&dyn Fn(usize) -> usize; 3] =
@@ -166,7 +179,8 @@ fn input(built_in: BuiltIn, id: [usize; 3], size: [u32; 3], count: [u32; 3], sub
     Some(match built_in {
         BuiltIn::LocalInvocationId => Column::concatenate(lanes, local.map(by_lane).iter()),
         BuiltIn::GlobalInvocationId => {
-            let part = |axis: usize| by_lane(&|lane| id[axis] * size[axis] as usize + local[axis](lane));
+            let part =
+                |axis: usize| by_lane(&|lane| id[axis] * size[axis] as usize + local[axis](lane));
             Column::concatenate(lanes, [part(0), part(1), part(2)].iter())
         }
         BuiltIn::LocalInvocationIndex => by_lane(&|lane| lane),

@@ -7,7 +7,12 @@ use super::arithmetic::Unary;
 use super::value::{Column, Word};
 
 /// Evaluates a function that packs or unpacks. Returns `None` if `fun` does neither.
-pub(super) fn packing(fun: MathFunction, argument: &Column, active: &[usize], lanes: usize) -> Option<Column> {
+pub(super) fn packing(
+    fun: MathFunction,
+    argument: &Column,
+    active: &[usize],
+    lanes: usize,
+) -> Option<Column> {
     if let Some((fields, field)) = packed(fun) {
         let mut result = Column::zero(lanes, 1);
         for index in 0..fields {
@@ -70,9 +75,13 @@ fn packed(fun: MathFunction) -> Option<(usize, Unary)> {
 /// Returns the number of fields, and the function from a field to a component.
 fn unpacked(fun: MathFunction) -> Option<(usize, Unary)> {
     Some(match fun {
-        MathFunction::Unpack4x8snorm => (4, |field| (f32::from(field as i8) / 127.0).max(-1.0).word()),
+        MathFunction::Unpack4x8snorm => {
+            (4, |field| (f32::from(field as i8) / 127.0).max(-1.0).word())
+        }
         MathFunction::Unpack4x8unorm => (4, |field| (f32::from(field as u8) / 255.0).word()),
-        MathFunction::Unpack2x16snorm => (2, |field| (f32::from(field as i16) / 32767.0).max(-1.0).word()),
+        MathFunction::Unpack2x16snorm => {
+            (2, |field| (f32::from(field as i16) / 32767.0).max(-1.0).word())
+        }
         MathFunction::Unpack2x16unorm => (2, |field| (f32::from(field as u16) / 65535.0).word()),
         MathFunction::Unpack2x16float => (2, |field| f16::of(field).to_f32().word()),
         MathFunction::Unpack4xI8 => (4, |field| i32::from(field as i8).word()),

@@ -13,7 +13,12 @@ use super::value::{Column, Lanes, Value, Word};
 
 impl<'a> Machine<'a> {
     /// Executes a block and returns the lanes that reach its end.
-    pub fn block(&mut self, frame: &mut Frame<'a>, block: &'a Block, mut lanes: Lanes) -> Result<Lanes> {
+    pub fn block(
+        &mut self,
+        frame: &mut Frame<'a>,
+        block: &'a Block,
+        mut lanes: Lanes,
+    ) -> Result<Lanes> {
         for (index, statement) in block.iter().enumerate() {
             if lanes.is_empty() {
                 break;
@@ -23,11 +28,18 @@ impl<'a> Machine<'a> {
         Ok(lanes)
     }
 
-    fn statement(&mut self, frame: &mut Frame<'a>, statement: &'a Statement, lanes: Lanes) -> Result<Lanes> {
+    fn statement(
+        &mut self,
+        frame: &mut Frame<'a>,
+        statement: &'a Statement,
+        lanes: Lanes,
+    ) -> Result<Lanes> {
         match *statement {
             Statement::Emit(ref range) => {
                 for expression in range.clone() {
-                    let value = self.evaluate(frame, expression, &lanes).map_err(|fault| fault.at(expression))?;
+                    let value = self
+                        .evaluate(frame, expression, &lanes)
+                        .map_err(|fault| fault.at(expression))?;
                     frame.set(expression, value);
                 }
             }
@@ -38,7 +50,9 @@ impl<'a> Machine<'a> {
                 let rejected = self.nested(frame, 1, reject, no)?;
                 return Ok(union(accepted, rejected));
             }
-            Statement::Switch { selector, ref cases } => return self.switch(frame, selector, cases, lanes),
+            Statement::Switch { selector, ref cases } => {
+                return self.switch(frame, selector, cases, lanes);
+            }
             Statement::Loop { ref body, ref continuing, break_if } => {
                 return self.repeat(frame, body, continuing, break_if, lanes);
             }
@@ -77,7 +91,8 @@ impl<'a> Machine<'a> {
             }
             Statement::Call { function, ref arguments, result } => {
                 let values = arguments.iter().map(|&argument| frame.value(argument).cloned());
-                let returned = self.call(function, values.collect::<Result<_>>()?, lanes.clone())?;
+                let returned =
+                    self.call(function, values.collect::<Result<_>>()?, lanes.clone())?;
                 if let (Some(result), Some(value)) = (result, returned) {
                     frame.set(result, Value::Data(value));
                 }
@@ -94,14 +109,22 @@ impl<'a> Machine<'a> {
                 let value = self.collective(frame, op, collective_op, argument, &lanes)?;
                 frame.set(result, Value::Data(value));
             }
-            Statement::CooperativeStore { target, ref data } => self.store_matrix(frame, target, data, &lanes)?,
+            Statement::CooperativeStore { target, ref data } => {
+                self.store_matrix(frame, target, data, &lanes)?
+            }
             _ => return Err(Kind::unsupported(statement).into()),
         }
         Ok(lanes)
     }
 
     /// Executes the block with number `index` of a statement.
-    fn nested(&mut self, frame: &mut Frame<'a>, index: usize, block: &'a Block, lanes: Lanes) -> Result<Lanes> {
+    fn nested(
+        &mut self,
+        frame: &mut Frame<'a>,
+        index: usize,
+        block: &'a Block,
+        lanes: Lanes,
+    ) -> Result<Lanes> {
         self.block(frame, block, lanes).map_err(|fault| fault.within(index))
     }
 
@@ -211,7 +234,12 @@ impl<'a> Machine<'a> {
     }
 
     /// Executes a load by all lanes from one place, between two implied barriers.
-    fn uniform_load(&mut self, frame: &Frame<'a>, pointer: Handle<Expression>, lanes: &[usize]) -> Result<Column> {
+    fn uniform_load(
+        &mut self,
+        frame: &Frame<'a>,
+        pointer: Handle<Expression>,
+        lanes: &[usize],
+    ) -> Result<Column> {
         let operation = "workgroupUniformLoad";
         self.meet(operation, lanes)?;
         let layout = frame.layout(pointer)?;

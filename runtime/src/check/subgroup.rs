@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use naga::{
-    BinaryOperator, CollectiveOperation, Direction, Expression, GatherMode, Handle, MathFunction, Scalar, ScalarKind,
-    SubgroupOperation,
+    BinaryOperator, CollectiveOperation, Direction, Expression, GatherMode, Handle, MathFunction,
+    Scalar, ScalarKind, SubgroupOperation,
 };
 
 use super::arithmetic;
@@ -18,7 +18,12 @@ use super::math::componentwise;
 use super::value::{Column, Number};
 
 impl Machine<'_> {
-    pub fn ballot(&self, frame: &Frame, predicate: Option<Handle<Expression>>, lanes: &[usize]) -> Result<Column> {
+    pub fn ballot(
+        &self,
+        frame: &Frame,
+        predicate: Option<Handle<Expression>>,
+        lanes: &[usize],
+    ) -> Result<Column> {
         let mut result = Column::zero(self.lanes, 4);
         let predicate = predicate.map(|predicate| frame.data(predicate)).transpose()?;
         for subgroup in self.subgroups("subgroupBallot", lanes)? {
@@ -99,8 +104,12 @@ impl Machine<'_> {
         let operator = |op| arithmetic::binary(op, scalar);
         let function = |fun| componentwise(fun, scalar);
         let (operator, function) = match op {
-            SubgroupOperation::All | SubgroupOperation::And => (operator(BinaryOperator::And), None),
-            SubgroupOperation::Any | SubgroupOperation::Or => (operator(BinaryOperator::InclusiveOr), None),
+            SubgroupOperation::All | SubgroupOperation::And => {
+                (operator(BinaryOperator::And), None)
+            }
+            SubgroupOperation::Any | SubgroupOperation::Or => {
+                (operator(BinaryOperator::InclusiveOr), None)
+            }
             SubgroupOperation::Xor => (operator(BinaryOperator::ExclusiveOr), None),
             SubgroupOperation::Add => (operator(BinaryOperator::Add), None),
             SubgroupOperation::Mul => (operator(BinaryOperator::Multiply), None),
@@ -125,10 +134,16 @@ impl Machine<'_> {
                 for &lane in members {
                     let before = total.unwrap_or(neutral);
                     let after = match total {
-                        Some(total) => combine(total, words[lane]).ok_or_else(|| Kind::unsupported(&op))?,
+                        Some(total) => {
+                            combine(total, words[lane]).ok_or_else(|| Kind::unsupported(&op))?
+                        }
                         None => words[lane],
                     };
-                    target[lane] = if collective == CollectiveOperation::ExclusiveScan { before } else { after };
+                    target[lane] = if collective == CollectiveOperation::ExclusiveScan {
+                        before
+                    } else {
+                        after
+                    };
                     total = Some(after);
                 }
                 if let (CollectiveOperation::Reduce, Some(total)) = (collective, total) {

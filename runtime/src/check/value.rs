@@ -52,12 +52,17 @@ impl Column {
 
     /// Applies `f` to the operands' corresponding components. An operand with one component is
     /// broadcast.
-    pub fn map<const N: usize>(active: &[usize], operands: [&Column; N], f: impl Fn([u64; N]) -> u64) -> Self {
+    pub fn map<const N: usize>(
+        active: &[usize],
+        operands: [&Column; N],
+        f: impl Fn([u64; N]) -> u64,
+    ) -> Self {
         let lanes = operands.first().map_or(0, |operand| operand.lanes);
         let components = operands.iter().map(|operand| operand.components()).max().unwrap_or(0);
         let mut result = Self::zero(lanes, components);
         for index in 0..components {
-            let words = operands.map(|operand| operand.component(index.min(operand.components() - 1)));
+            let words =
+                operands.map(|operand| operand.component(index.min(operand.components() - 1)));
             let target = result.component_mut(index);
             for &lane in active {
                 target[lane] = f(words.map(|words| words[lane]));
@@ -172,7 +177,9 @@ impl Number {
             (ScalarKind::Float | ScalarKind::AbstractFloat, _) => Self::Float(f64::of(word)),
             (ScalarKind::Sint, 2) => Self::Integer(i128::from(i16::of(word))),
             (ScalarKind::Sint, 4) => Self::Integer(i128::from(i32::of(word))),
-            (ScalarKind::Sint | ScalarKind::AbstractInt, _) => Self::Integer(i128::from(i64::of(word))),
+            (ScalarKind::Sint | ScalarKind::AbstractInt, _) => {
+                Self::Integer(i128::from(i64::of(word)))
+            }
             (ScalarKind::Uint | ScalarKind::Bool, _) => Self::Integer(i128::from(word)),
         }
     }
@@ -183,7 +190,8 @@ impl Number {
         match (scalar.kind, self) {
             (ScalarKind::Bool, Self::Integer(value)) => (value != 0).word(),
             (ScalarKind::Bool, Self::Float(value)) => (value != 0.0).word(),
-            (ScalarKind::Float | ScalarKind::AbstractFloat, number) => match (scalar.width, number) {
+            (ScalarKind::Float | ScalarKind::AbstractFloat, number) => match (scalar.width, number)
+            {
                 (2, Self::Integer(value)) => f16::from_f64(value as f64).word(),
                 (2, Self::Float(value)) => f16::from_f64(value).word(),
                 (4, Self::Integer(value)) => (value as f32).word(),

@@ -54,7 +54,10 @@ impl Attention {
             turns: block.turns.clone(),
             shares_rights: block.shares_rights,
         };
-        Self { blocks: attention.blocks.iter().map(block).collect(), of_rows: attention.of_rows.clone() }
+        Self {
+            blocks: attention.blocks.iter().map(block).collect(),
+            of_rows: attention.of_rows.clone(),
+        }
     }
 
     /// Returns the bytes that a run keeps at most: on each thread the scores and the weights of a
@@ -65,7 +68,8 @@ impl Attention {
             let area = bytes(&[scores.len() + 1, block.area], size_of::<f32>());
             let rows = bytes(&[block.statistics, block.rows], size_of::<f32>());
             let stages = scores.iter().chain([weights, product]);
-            let nested = stages.map(|stage| stage.packed_bytes().saturating_add(stage.working_bytes(false)));
+            let nested =
+                stages.map(|stage| stage.packed_bytes().saturating_add(stage.working_bytes(false)));
             nested.fold(area.saturating_add(rows), u64::saturating_add)
         };
         self.blocks.iter().map(of_block).max().unwrap_or(0).saturating_mul(pool::threads() as u64)
@@ -80,7 +84,11 @@ impl Attention {
             let Some((&blocks, outer)) = block.turns.split_last() else { continue };
             let (turns, threads) = (outer.iter().product::<usize>(), pool::threads());
             // Each task packs the right factors for itself.
-            let parts = if turns.is_multiple_of(threads) { 1 } else { (TASKS * threads).div_ceil(turns).min(blocks) };
+            let parts = if turns.is_multiple_of(threads) {
+                1
+            } else {
+                (TASKS * threads).div_ceil(turns).min(blocks)
+            };
             let task = |task: usize| {
                 let (mut turn, part) = (task / parts, task % parts);
                 let mut own = vec![0; outer.len()];
@@ -93,7 +101,11 @@ impl Attention {
             };
             // If there are fewer tasks than threads, the threads share the tasks of each stage
             // instead.
-            if turns * parts < threads { (0..turns * parts).for_each(task) } else { pool::run(turns * parts, task) }
+            if turns * parts < threads {
+                (0..turns * parts).for_each(task)
+            } else {
+                pool::run(turns * parts, task)
+            }
         }
     }
 
@@ -116,10 +128,15 @@ impl Attention {
             let is_shared = shared && stage.right().iter().all(|operand| *operand < operands.len());
             if is_shared { stage.pack_at(&[steps, &[0]].concat(), operands, None) } else { None }
         };
-        let rights = Rights { scores: block.scores.iter().map(pack).collect(), product: pack(&block.product) };
+        let rights = Rights {
+            scores: block.scores.iter().map(pack).collect(),
+            product: pack(&block.product),
+        };
         for number in blocks {
             // SAFETY: the contract is the same.
-            unsafe { self.run_block(block, &[steps, &[number]].concat(), &rights, operands, outputs) };
+            unsafe {
+                self.run_block(block, &[steps, &[number]].concat(), &rights, operands, outputs)
+            };
         }
     }
 
@@ -137,11 +154,15 @@ impl Attention {
     ) {
         let Block { scores, weights, product, statistics, .. } = block;
         // Each buffer starts on a cache line, so that no two threads write one line.
-        let [area, rows] = [block.area, block.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
-        let (of_rows, others): (Vec<usize>, Vec<usize>) = (0..outputs.len()).partition(|&output| self.of_rows[output]);
+        let [area, rows] =
+            [block.area, block.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
+        let (of_rows, others): (Vec<usize>, Vec<usize>) =
+            (0..outputs.len()).partition(|&output| self.of_rows[output]);
         scratch::with((scores.len() + 1) * area + statistics * rows, |memory: &mut [u8]| {
             let (of_scores, of_weights) = memory.split_at_mut(scores.len() * area);
-            for ((stage, memory), right) in scores.iter().zip(of_scores.chunks_exact_mut(area)).zip(&rights.scores) {
+            for ((stage, memory), right) in
+                scores.iter().zip(of_scores.chunks_exact_mut(area)).zip(&rights.scores)
+            {
                 // SAFETY: the stage writes memory of this block alone.
                 unsafe { stage.run(steps, operands, right.as_ref(), &[Output::new(memory, 0)]) };
             }
@@ -160,7 +181,8 @@ impl Attention {
             read.truncate(operands.len());
             read.push(Operand::from(factor));
             read.extend(of_statistics.chunks_exact(rows).map(Operand::from));
-            let written: Vec<Output> = others.iter().map(|&output| outputs[output].clone()).collect();
+            let written: Vec<Output> =
+                others.iter().map(|&output| outputs[output].clone()).collect();
             // SAFETY: the stage writes the rows of outputs that belong to this block.
             unsafe { product.run(steps, &read, rights.product.as_ref(), &written) };
         });

@@ -13,11 +13,13 @@ const FEW: usize = 1 << 20;
 pub fn tables(program: &NativeProgram) -> u64 {
     let Implementation::Product(product) = &program.implementation else { return 0 };
     let Product { batch, rows, columns, terms, left, right, .. } = &**product;
-    let [batch, rows, columns, terms] = [batch, rows, columns, terms].map(|axes| program.points(axes));
+    let [batch, rows, columns, terms] =
+        [batch, rows, columns, terms].map(|axes| program.points(axes));
     if program.places().saturating_add(terms) < FEW {
         return 0;
     }
-    let entries = [batch, rows, columns].into_iter().fold(terms.saturating_mul(2), usize::saturating_add);
+    let entries =
+        [batch, rows, columns].into_iter().fold(terms.saturating_mul(2), usize::saturating_add);
     let conditions = [left, right].into_iter().map(|factor| match factor {
         Factor::Gathered { address, .. } => address.conditions.len(),
         Factor::Computed { .. } => 0,

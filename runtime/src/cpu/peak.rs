@@ -95,7 +95,9 @@ fn chains() -> (Chains, usize) {
         }
         #[cfg(target_arch = "aarch64")]
         Level::Neon(proof) => (Box::new(move |turns| body::<F32x4>(proof, turns)), F32x4::LANES),
-        Level::Baseline => (Box::new(|turns| body::<Portable<f32, 4>>((), turns)), Portable::<f32, 4>::LANES),
+        Level::Baseline => {
+            (Box::new(|turns| body::<Portable<f32, 4>>((), turns)), Portable::<f32, 4>::LANES)
+        }
     }
 }
 

@@ -31,9 +31,14 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunError::Count => write!(f, "a nest was given more or fewer buffers or steps than it has"),
+            RunError::Count => {
+                write!(f, "a nest was given more or fewer buffers or steps than it has")
+            }
             RunError::Buffer { bytes } => {
-                write!(f, "a buffer is not aligned to 8, or has not the {bytes} bytes of its tensor")
+                write!(
+                    f,
+                    "a buffer is not aligned to 8, or has not the {bytes} bytes of its tensor"
+                )
             }
         }
     }
@@ -76,12 +81,20 @@ impl Prepared {
         let epilogue = Runner::new(program.epilogue.clone());
         let way = match &program.implementation {
             Implementation::Pointwise => Way::Pointwise,
-            Implementation::Winograd(winograd) => Way::Winograd(Box::new(Winograd::new(&program, winograd))),
-            Implementation::Product(product) => Way::Contraction(Box::new(Contraction::new(&program, product))),
+            Implementation::Winograd(winograd) => {
+                Way::Winograd(Box::new(Winograd::new(&program, winograd)))
+            }
+            Implementation::Product(product) => {
+                Way::Contraction(Box::new(Contraction::new(&program, product)))
+            }
             Implementation::Direct(direct) => Way::Direct(Box::new(Direct::new(&program, direct))),
             Implementation::Scatter(scatter) => Way::Scatter(Box::new(Scatter::new(scatter))),
-            Implementation::Reduction(reduction) => Way::Reduction(Box::new(Reduction::new(reduction))),
-            Implementation::Attention(attention) => Way::Attention(Box::new(Attention::new(attention))),
+            Implementation::Reduction(reduction) => {
+                Way::Reduction(Box::new(Reduction::new(reduction)))
+            }
+            Implementation::Attention(attention) => {
+                Way::Attention(Box::new(Attention::new(attention)))
+            }
         };
         Self { program, epilogue, way }
     }
@@ -104,7 +117,12 @@ impl Prepared {
     }
 
     /// Packs as [`Prepared::pack`] does, the elements at these steps of the loops.
-    pub fn pack_at(&self, steps: &[usize], operands: &[Operand], room: Option<Packed>) -> Option<Packed> {
+    pub fn pack_at(
+        &self,
+        steps: &[usize],
+        operands: &[Operand],
+        room: Option<Packed>,
+    ) -> Option<Packed> {
         let launch = Launch { operands, steps };
         let room = room.map(|Packed(form)| match form {
             Form::Right(right) => right.into_memory(),
@@ -112,7 +130,9 @@ impl Prepared {
         });
         match &self.way {
             Way::Winograd(winograd) => Some(Packed(Form::Points(winograd.pack(launch, room)))),
-            Way::Contraction(contraction) => Some(Packed(Form::Right(contraction.pack(launch, room)))),
+            Way::Contraction(contraction) => {
+                Some(Packed(Form::Right(contraction.pack(launch, room))))
+            }
             _ => None,
         }
     }
@@ -178,7 +198,8 @@ impl Prepared {
         outputs: &'a [Output<'a>],
     ) {
         let Self { program, epilogue, way } = self;
-        let over = |operand: usize| program.outputs.iter().position(|output| output.over == Some(operand));
+        let over =
+            |operand: usize| program.outputs.iter().position(|output| output.over == Some(operand));
         let operand = |(number, operand): (usize, &Operand<'a>)| match over(number) {
             // SAFETY: a verified nest reads such an operand only at the places that it writes. Each
             // implementation computes a place by one thread, and nobody else accesses the output.
@@ -192,13 +213,18 @@ impl Prepared {
         match way {
             Way::Pointwise => job.pointwise(0..program.places()),
             Way::Winograd(winograd) => {
-                let kernel =
-                    packed.and_then(|Packed(form)| if let Form::Points(points) = form { Some(points) } else { None });
+                let kernel = packed.and_then(|Packed(form)| {
+                    if let Form::Points(points) = form { Some(points) } else { None }
+                });
                 winograd.run(&job, kernel);
             }
             Way::Contraction(contraction) => {
                 let right =
-                    packed.and_then(|Packed(form)| if let Form::Right(right) = form { Some(right) } else { None });
+                    packed.and_then(
+                        |Packed(form)| {
+                            if let Form::Right(right) = form { Some(right) } else { None }
+                        },
+                    );
                 contraction.run(&job, right);
             }
             Way::Direct(direct) => direct.run(&job),
@@ -219,7 +245,12 @@ impl Prepared {
 ///
 /// # Safety
 /// - Nest: it is verified, and no two places share a position of an output.
-pub unsafe fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RunError> {
+pub unsafe fn run(
+    nest: &Nest,
+    steps: &[usize],
+    operands: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+) -> Result<(), RunError> {
     check(nest, steps, operands, outputs)?;
     let program = NativeProgram::new(nest, &profile(false), &|_| false);
     let operands: Vec<Operand> = operands.iter().map(|bytes| Operand::from(*bytes)).collect();
@@ -230,12 +261,22 @@ pub unsafe fn run(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &mu
 }
 
 /// Checks that the buffers and steps fit the nest.
-fn check(nest: &Nest, steps: &[usize], operands: &[&[u8]], outputs: &[&mut [u8]]) -> Result<(), RunError> {
-    if operands.len() != nest.operands.len() || outputs.len() != nest.outputs.len() || steps.len() != nest.loops {
+fn check(
+    nest: &Nest,
+    steps: &[usize],
+    operands: &[&[u8]],
+    outputs: &[&mut [u8]],
+) -> Result<(), RunError> {
+    if operands.len() != nest.operands.len()
+        || outputs.len() != nest.outputs.len()
+        || steps.len() != nest.loops
+    {
         return Err(RunError::Count);
     }
     let buffers = operands.iter().copied().chain(outputs.iter().map(|b| &**b));
-    for (ty, buffer) in nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty)).zip(buffers) {
+    for (ty, buffer) in
+        nest.operands.iter().chain(nest.outputs.iter().map(|output| &output.ty)).zip(buffers)
+    {
         let bytes = ty.elements().saturating_mul(ty.dtype.size());
         if buffer.len() < bytes || buffer.as_ptr().align_offset(8) != 0 {
             return Err(RunError::Buffer { bytes });

@@ -51,20 +51,34 @@ pub struct Steps {
 impl Steps {
     /// Prepares the plan's steps, each of which must have a native program.
     pub fn new(plan: &Plan) -> Result<Steps, &'static str> {
-        let is_kept = |content: &Content| matches!(content, Content::Weight | Content::Constant(_) | Content::Kept);
-        let mut kept: Vec<bool> = plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
+        let is_kept = |content: &Content| {
+            matches!(content, Content::Weight | Content::Constant(_) | Content::Kept)
+        };
+        let mut kept: Vec<bool> =
+            plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
         plan.updates.iter().for_each(|(weight, _)| kept[plan.weights[*weight].buffer] = false);
         let mut prepared: HashMap<usize, Arc<Prepared>> = HashMap::new();
-        let mut steps = Steps { ahead: vec![], steps: vec![], packs: vec![], only_packed: HashMap::new(), stale: true };
+        let mut steps = Steps {
+            ahead: vec![],
+            steps: vec![],
+            packs: vec![],
+            only_packed: HashMap::new(),
+            stale: true,
+        };
         for (number, step) in plan.all_steps().enumerate() {
             let ahead = number < plan.prelude.len();
             let routine = &plan.routines[step.routine];
             let work = match &routine.work {
                 Work::Nest(_) => {
                     let program = routine.native.clone().ok_or("a step has no native program")?;
-                    let nest = prepared.entry(step.routine).or_insert_with(|| Arc::new(Prepared::new(program))).clone();
+                    let nest = prepared
+                        .entry(step.routine)
+                        .or_insert_with(|| Arc::new(Prepared::new(program)))
+                        .clone();
                     let packs = nest.packs();
-                    let pays = !ahead && !packs.is_empty() && packs.iter().all(|&operand| kept[step.operands[operand]]);
+                    let pays = !ahead
+                        && !packs.is_empty()
+                        && packs.iter().all(|&operand| kept[step.operands[operand]]);
                     let pack = pays.then(|| steps.pack(&nest, &step.operands));
                     StepWork::Nest { nest, pack }
                 }
@@ -80,7 +94,8 @@ impl Steps {
     fn pack(&mut self, nest: &Arc<Prepared>, operands: &[BufferId]) -> usize {
         let packs = nest.packs();
         let same = |pack: &Pack| {
-            Arc::ptr_eq(&pack.nest, nest) && packs.iter().all(|&operand| pack.operands[operand] == operands[operand])
+            Arc::ptr_eq(&pack.nest, nest)
+                && packs.iter().all(|&operand| pack.operands[operand] == operands[operand])
         };
         self.packs.iter().position(same).unwrap_or_else(|| {
             self.packs.push(Pack { nest: nest.clone(), operands: operands.to_vec(), packed: None });
@@ -99,7 +114,8 @@ impl Steps {
             let mut found = Vec::new();
             for (work, step) in works().filter(|(_, step)| step.operands.contains(&id)) {
                 let StepWork::Nest { nest, pack: Some(pack) } = work else { return None };
-                let holds = |(operand, &buffer): (usize, &BufferId)| buffer != id || nest.holds(operand);
+                let holds =
+                    |(operand, &buffer): (usize, &BufferId)| buffer != id || nest.holds(operand);
                 if !step.operands.iter().enumerate().all(holds) {
                     return None;
                 }
@@ -117,7 +133,10 @@ impl Steps {
 
     /// Returns the bytes that packed operands take, and those that a run keeps at most.
     pub fn bytes(&self) -> u64 {
-        let packs = self.packs.iter().fold(0u64, |bytes, pack| bytes.saturating_add(pack.nest.packed_bytes()));
+        let packs = self
+            .packs
+            .iter()
+            .fold(0u64, |bytes, pack| bytes.saturating_add(pack.nest.packed_bytes()));
         let working = self.ahead.iter().chain(&self.steps).map(|work| match work {
             StepWork::Nest { nest, pack } => nest.working_bytes(pack.is_some()),
             StepWork::Generator(_) => 0,
@@ -154,7 +173,11 @@ impl Steps {
     }
 
     /// Runs as [`Steps::run`] does, and times each launch.
-    pub fn trace(&mut self, plan: &Plan, memory: &mut Memory) -> Result<Vec<TimedLaunch>, &'static str> {
+    pub fn trace(
+        &mut self,
+        plan: &Plan,
+        memory: &mut Memory,
+    ) -> Result<Vec<TimedLaunch>, &'static str> {
         self.run_prelude(plan, memory)?;
         let mut launches = Vec::new();
         let begun = Instant::now();
@@ -170,12 +193,15 @@ impl Steps {
 
     fn run_prelude(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
         if std::mem::take(&mut self.stale) {
-            plan.prelude_launches(|launch| self.ahead[launch.number].run(launch, &self.packs, memory))?;
+            plan.prelude_launches(|launch| {
+                self.ahead[launch.number].run(launch, &self.packs, memory)
+            })?;
             for pack in &mut self.packs {
                 if pack.operands.iter().any(|id| self.only_packed.contains_key(id)) {
                     continue;
                 }
-                let operands: Vec<Operand> = pack.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
+                let operands: Vec<Operand> =
+                    pack.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
                 pack.packed = pack.nest.pack(&operands, pack.packed.take());
             }
         }
@@ -184,7 +210,12 @@ impl Steps {
 }
 
 impl StepWork {
-    fn run(&self, launch: &Launch, packs: &[Pack], memory: &mut Memory) -> Result<(), &'static str> {
+    fn run(
+        &self,
+        launch: &Launch,
+        packs: &[Pack],
+        memory: &mut Memory,
+    ) -> Result<(), &'static str> {
         // The plan guarantees that a step's outputs share no buffer with its operands.
         let mut taken: Vec<Block> = launch.outputs.iter().map(|&id| memory.take(id)).collect();
         let result = match self {
@@ -192,18 +223,22 @@ impl StepWork {
                 let packed = pack.and_then(|pack| packs[pack].packed.as_ref());
                 let operands: Vec<Operand> =
                     launch.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
-                let outputs: Vec<Output> = taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
+                let outputs: Vec<Output> =
+                    taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
                 // SAFETY: a plan verifies its nests, whose places have positions of their own. The
                 // outputs' blocks are taken from the memory, and each is one output's.
                 unsafe { nest.run(launch.turns, &operands, packed, &outputs) };
                 Some(())
             }
             StepWork::Generator(generator) => {
-                let operands: Vec<&[u8]> = launch.operands.iter().map(|&id| memory.bytes(id)).collect();
+                let operands: Vec<&[u8]> =
+                    launch.operands.iter().map(|&id| memory.bytes(id)).collect();
                 let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Block::bytes_mut).collect();
                 match generator {
                     Work::PrngState { elements } => prng::state(&operands, &mut outputs, *elements),
-                    Work::PrngValue { elements } => prng::values(&operands, &mut outputs, *elements),
+                    Work::PrngValue { elements } => {
+                        prng::values(&operands, &mut outputs, *elements)
+                    }
                     Work::Nest(_) => None,
                 }
             }

@@ -26,7 +26,8 @@ fn load(nest: &Nest, load: &Load, point: &[i64], values: &[Scalar], operands: &[
     if load.when.iter().any(|when| when.evaluate(point).unwrap() < 0) {
         return Scalar::zero(nest.operands[load.operand].dtype);
     }
-    let dynamic: i64 = load.dynamic.iter().map(|(value, stride)| values[*value].to_i64() * stride).sum();
+    let dynamic: i64 =
+        load.dynamic.iter().map(|(value, stride)| values[*value].to_i64() * stride).sum();
     operands[load.operand].get((load.offset.evaluate(point).unwrap() + dynamic) as usize)
 }
 
@@ -68,7 +69,8 @@ fn evaluate(
 
 /// Computes the nest's outputs by definition, with 0 where it writes nothing.
 fn reference(nest: &Nest, steps: &[usize], operands: &[Tensor]) -> Vec<Tensor> {
-    let mut outputs: Vec<Tensor> = nest.outputs.iter().map(|o| Tensor::zeros(o.ty.clone()).unwrap()).collect();
+    let mut outputs: Vec<Tensor> =
+        nest.outputs.iter().map(|o| Tensor::zeros(o.ty.clone()).unwrap()).collect();
     for place in 0..nest.places() {
         let (mut sum, mut found, mut position) = (Scalar::i32(0), false, 0);
         if let (Some(aggregation), Some(dtype)) = (nest.aggregation, nest.accumulator()) {
@@ -94,10 +96,16 @@ fn reference(nest: &Nest, steps: &[usize], operands: &[Tensor]) -> Vec<Tensor> {
                     }
                     Aggregation::ArgMax | Aggregation::ArgMin => {
                         let at = nest.position.as_ref().unwrap().evaluate(&point).unwrap() as i32;
-                        let better = if aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
+                        let better = if aggregation == Aggregation::ArgMax {
+                            BinaryOp::Gt
+                        } else {
+                            BinaryOp::Lt
+                        };
                         let nan = |s: Scalar| s.to_f64().is_nan();
-                        let wins = better.evaluate(value, sum).is_true() || (nan(sum) && !nan(value));
-                        let ties = BinaryOp::Eq.evaluate(value, sum).is_true() || (nan(sum) && nan(value));
+                        let wins =
+                            better.evaluate(value, sum).is_true() || (nan(sum) && !nan(value));
+                        let ties =
+                            BinaryOp::Eq.evaluate(value, sum).is_true() || (nan(sum) && nan(value));
                         if !found || wins || (ties && at < position) {
                             (sum, position) = (value, at);
                         }
@@ -152,7 +160,8 @@ fn native(nest: &Nest, steps: &[usize], operands: &[Tensor]) -> Vec<Tensor> {
     let registers: Vec<Register> = operands.iter().map(|t| register(t.bytes())).collect();
     let operands: Vec<&[u8]> = registers.iter().map(Register::elements).collect();
     let bytes = |ty: &TensorType| ty.elements() * ty.dtype.size();
-    let mut outputs: Vec<Register> = nest.outputs.iter().map(|output| Register::zeroed(bytes(&output.ty))).collect();
+    let mut outputs: Vec<Register> =
+        nest.outputs.iter().map(|output| Register::zeroed(bytes(&output.ty))).collect();
     let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Register::elements_mut).collect();
     // SAFETY: the nest is verified, and its places have positions of their own.
     unsafe { run(nest, steps, &operands, &mut written) }.unwrap();
@@ -169,7 +178,9 @@ fn alike(a: Scalar, b: Scalar) -> bool {
         DType::F64 => 1e-9,
         _ => 0.0,
     };
-    let is_near = x.is_finite() && y.is_finite() && (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0);
+    let is_near = x.is_finite()
+        && y.is_finite()
+        && (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0);
     a == b || x == y || (x.is_nan() && y.is_nan()) || is_near
 }
 

@@ -88,12 +88,14 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         files.iter().filter(|file| file.is_file() && wanted(&name(file))).collect()
     };
     let idx = all(&|name| name.contains("-idx3-ubyte") || name.contains("-idx1-ubyte"));
-    let is_array = |name: &str| name.strip_suffix(".npy").is_some_and(|name| named::is_wanted(name, wanted));
+    let is_array =
+        |name: &str| name.strip_suffix(".npy").is_some_and(|name| named::is_wanted(name, wanted));
     let mut arrays = all(&is_array);
     if !arrays.is_empty() {
         arrays = all(&|name| name.ends_with(".npy"));
     }
-    let (archives, tables) = (all(&|name| name.ends_with(".npz")), all(&|name| name.ends_with(".csv")));
+    let (archives, tables) =
+        (all(&|name| name.ends_with(".npz")), all(&|name| name.ends_with(".csv")));
     let parts = Parts::of(path);
     let has_folders = parts.is_some() || !picture_folders(path).is_empty();
     let kinds = [
@@ -103,7 +105,8 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         (!tables.is_empty(), "a .csv file"),
         (has_folders, "folders of pictures"),
     ];
-    let found: Vec<&str> = kinds.into_iter().filter_map(|(is_there, kind)| is_there.then_some(kind)).collect();
+    let found: Vec<&str> =
+        kinds.into_iter().filter_map(|(is_there, kind)| is_there.then_some(kind)).collect();
     if found.len() > 1 {
         return Err(failed(format!(
             "it has {}: say which by naming a file, or a folder with that alone",
@@ -111,8 +114,10 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         )));
     }
     if !idx.is_empty() {
-        let is_test = |file: &PathBuf| ["t10k", "test"].iter().any(|word| name(file).contains(word));
-        let (test, train): (Vec<&PathBuf>, Vec<&PathBuf>) = idx.into_iter().partition(|file| is_test(file));
+        let is_test =
+            |file: &PathBuf| ["t10k", "test"].iter().any(|word| name(file).contains(word));
+        let (test, train): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            idx.into_iter().partition(|file| is_test(file));
         return match (idx_pair(path, &train)?, idx_pair(path, &test)?) {
             (Some(train), test) => Ok(Samples::new(train, test)),
             (None, Some(test)) => Ok(Samples::new(test, None)),
@@ -136,8 +141,7 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         let classes = train.classes.clone();
         return Ok(Samples { train: Box::new(train), test: None, classes, unused: Vec::new() });
     }
-    const KINDS: &str =
-        "idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures";
+    const KINDS: &str = "idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures";
     Err(failed(format!("there are no samples in it: expected {KINDS}")))
 }
 
@@ -157,7 +161,8 @@ impl Parts {
         let is_part = |folder: &Path| has_pictures(folder) || !picture_folders(folder).is_empty();
         let mut others = entries(path).unwrap_or_default();
         others.retain(|other| *other != train && *other != test && is_part(other));
-        let is_whole = !picture_folders(&train).is_empty() || (has_pictures(&train) && others.is_empty());
+        let is_whole =
+            !picture_folders(&train).is_empty() || (has_pictures(&train) && others.is_empty());
         let others = others.iter().map(|other| name(other).into_owned()).collect();
         is_whole.then(|| Parts { train, test: Some(test).filter(|test| is_part(test)), others })
     }
@@ -190,7 +195,10 @@ fn only<'a>(folder: &Path, files: &[&'a PathBuf]) -> Result<Option<&'a PathBuf>,
         [file] => Ok(Some(file)),
         _ => {
             let names = files.iter().map(|file| name(file)).collect::<Vec<_>>().join(" and ");
-            Err(Error::data(format!("{}: it has {names}: say which, by its path", folder.display())))
+            Err(Error::data(format!(
+                "{}: it has {names}: say which, by its path",
+                folder.display()
+            )))
         }
     }
 }
@@ -198,7 +206,8 @@ fn only<'a>(folder: &Path, files: &[&'a PathBuf]) -> Result<Option<&'a PathBuf>,
 /// Returns the samples of a pair of idx files, or `None` if `files` is empty.
 fn idx_pair(folder: &Path, files: &[&PathBuf]) -> Result<Option<Box<dyn Dataset>>, Error> {
     let of = |kind: &str| {
-        let mut files: Vec<&PathBuf> = files.iter().filter(|file| name(file).contains(kind)).copied().collect();
+        let mut files: Vec<&PathBuf> =
+            files.iter().filter(|file| name(file).contains(kind)).copied().collect();
         // A .gz file beside its unpacked copy is not counted.
         let is_gzip = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "gz");
         files.dedup_by(|packed, plain| is_gzip(packed) && packed.with_extension("") == **plain);
@@ -211,11 +220,16 @@ fn idx_pair(folder: &Path, files: &[&PathBuf]) -> Result<Option<Box<dyn Dataset>
     match (of("-idx3-ubyte")?, of("-idx1-ubyte")?) {
         (Some(x), Some(y)) => {
             let column = |role, array| Column { role, name: None, array };
-            let columns = vec![column(ColumnRole::Input, array(x)?), column(ColumnRole::Target, array(y)?)];
+            let columns =
+                vec![column(ColumnRole::Input, array(x)?), column(ColumnRole::Target, array(y)?)];
             named::samples(columns).map(Some)
         }
-        (Some(file), None) => Err(Error::data(format!("{}: the labels for it are missing", file.display()))),
-        (None, Some(file)) => Err(Error::data(format!("{}: the images for it are missing", file.display()))),
+        (Some(file), None) => {
+            Err(Error::data(format!("{}: the labels for it are missing", file.display())))
+        }
+        (None, Some(file)) => {
+            Err(Error::data(format!("{}: the images for it are missing", file.display())))
+        }
         (None, None) => Ok(None),
     }
 }
@@ -234,8 +248,10 @@ fn read_npy(path: &Path) -> Result<(Tensor, Allowance), Error> {
 fn npy_files(place: &Path, files: &[&PathBuf], wanted: &Wanted) -> Result<Samples, Error> {
     let names: Vec<String> = files.iter().map(|file| stem(file).into_owned()).collect();
     let mut read = |name: &str| -> Result<Array, Error> {
-        let file =
-            files.iter().find(|file| stem(file) == name).ok_or_else(|| Error::internal("an array is missing"))?;
+        let file = files
+            .iter()
+            .find(|file| stem(file) == name)
+            .ok_or_else(|| Error::internal("an array is missing"))?;
         let (tensor, allowance) = read_npy(file)?;
         Ok(Array { tensor, name: file.display().to_string(), allowance })
     };
@@ -247,9 +263,12 @@ fn npz(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     let file = open_file(path).map_err(|error| Error::read(path, error))?;
     let mut allowance = Allowance::of(&file, None).map_err(|error| Error::read(path, error))?;
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| Error::read(path, error))?;
-    let names =
-        archive.file_names().filter_map(|name| name.strip_suffix(".npy").map(str::to_owned)).collect::<Vec<_>>();
+    let mut archive =
+        ZipArchive::new(BufReader::new(file)).map_err(|error| Error::read(path, error))?;
+    let names = archive
+        .file_names()
+        .filter_map(|name| name.strip_suffix(".npy").map(str::to_owned))
+        .collect::<Vec<_>>();
     let mut read = |name: &str| -> Result<Array, Error> {
         let failed = |error: &dyn std::error::Error| failed(format!("`{name}`: {error}"));
         let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|error| failed(&error))?;

@@ -25,7 +25,11 @@ pub fn read(path: &Path) -> Result<(Tensor, Allowance), Error> {
         let mut allowance = Allowance::of(&file, None)?;
         let file = BufReader::new(file);
         let is_gzip = path.extension().is_some_and(|extension| extension == "gz");
-        let tensor = if is_gzip { parse(GzDecoder::new(file), &mut allowance) } else { parse(file, &mut allowance) }?;
+        let tensor = if is_gzip {
+            parse(GzDecoder::new(file), &mut allowance)
+        } else {
+            parse(file, &mut allowance)
+        }?;
         Ok((tensor, allowance))
     };
     read(path).map_err(|error| Error::read(path, error))
@@ -76,7 +80,9 @@ mod tests {
 
     #[test]
     fn elements_and_errors() {
-        let parse = |bytes: &[u8]| parse(bytes, &mut Allowance::limited(Limits { bytes: 1000, ..Limits::default() }));
+        let parse = |bytes: &[u8]| {
+            parse(bytes, &mut Allowance::limited(Limits { bytes: 1000, ..Limits::default() }))
+        };
         let header = [0, 0, 0x0B, 2, 0, 0, 0, 1, 0, 0, 0, 2];
         let tensor = parse(&[&header[..], &[0, 3, 0xFF, 0xFE]].concat()).unwrap();
         assert_eq!((tensor.shape(), tensor.to_f64s()), (&[1, 2][..], vec![3.0, -2.0]));

@@ -68,14 +68,20 @@ impl Images {
         let (mut files, mut labels) = (Vec::new(), Vec::new());
         for (name, pictures) in found {
             let Some(class) = classes.iter().position(|class| *class == name) else {
-                let what = format!("there is no class `{name}` to train on: the classes are {}", listed(&classes));
+                let what = format!(
+                    "there is no class `{name}` to train on: the classes are {}",
+                    listed(&classes)
+                );
                 return Err(Error::data(format!("{}: {what}", folder.display())));
             };
             labels.extend(pictures.iter().map(|_| class as i32));
             files.extend(pictures);
         }
         if files.is_empty() {
-            return Err(Error::data(format!("{}: there is no picture in its folders", folder.display())));
+            return Err(Error::data(format!(
+                "{}: there is no picture in its folders",
+                folder.display()
+            )));
         }
         let declared = wanted.inputs.first().and_then(|(_, declared)| declared.as_ref());
         let columns = vec![Pictures::input(None, files, declared, wanted.pixels)?];
@@ -147,13 +153,17 @@ impl Pictures {
         let declared = Declared { dtype: DType::F32, sizes, channels_last };
         let shape = picture::read(&files[0], &declared, pixels)?.shape().to_vec();
         let column = column(ColumnRole::Input, name, TensorType::new(DType::F32, &shape[1..]));
-        let form = Form::Values(Declared { sizes: shape.into_iter().map(Some).collect(), ..declared }, pixels);
+        let form = Form::Values(
+            Declared { sizes: shape.into_iter().map(Some).collect(), ..declared },
+            pixels,
+        );
         Pictures::new(column, files, form, is_resized)
     }
 
     /// Returns the images of a target of the samples of `input`.
     fn target(name: &str, files: Vec<PathBuf>, input: &Pictures) -> Result<Pictures, Error> {
-        let is_resized = input.sides.is_none() && dimensions(&files[0])? == dimensions(&input.files[0])?;
+        let is_resized =
+            input.sides.is_none() && dimensions(&files[0])? == dimensions(&input.files[0])?;
         let resized = match &input.form {
             Form::Values(declared, _) if is_resized => height_and_width(declared),
             _ => None,
@@ -166,14 +176,25 @@ impl Pictures {
                 let [height, width] = sides([picture.height() as usize, picture.width() as usize]);
                 let ty = TensorType::new(DType::F32, [height, width, own_channels(&picture)]);
                 let sizes = ty.shape.iter().copied().map(Some).collect();
-                (ty, Form::Values(Declared { dtype: DType::F32, sizes, channels_last: true }, Pixels::Raw))
+                (
+                    ty,
+                    Form::Values(
+                        Declared { dtype: DType::F32, sizes, channels_last: true },
+                        Pixels::Raw,
+                    ),
+                )
             }
         };
         Pictures::new(column(ColumnRole::Target, Some(name), ty), files, form, is_resized)
     }
 
     /// Checks all images before the first epoch, which is cheap.
-    fn new(column: Column, files: Vec<PathBuf>, form: Form, is_resized: bool) -> Result<Pictures, Error> {
+    fn new(
+        column: Column,
+        files: Vec<PathBuf>,
+        form: Form,
+        is_resized: bool,
+    ) -> Result<Pictures, Error> {
         let sides = if is_resized { None } else { Some(dimensions(&files[0])?) };
         let pictures = Pictures { column, files, form, sides };
         pictures.files.iter().try_for_each(|path| pictures.check_sides(path, dimensions(path)?))?;
@@ -184,8 +205,12 @@ impl Pictures {
     fn check_sides(&self, path: &Path, found: (u32, u32)) -> Result<(), Error> {
         let Some(first) = self.sides.filter(|first| *first != found) else { return Ok(()) };
         let help = match self.column.role {
-            ColumnRole::Input => ": an input with declared sizes, as in `Image[N, 224, 224, 3]`, resizes them",
-            _ => ": a target is resized if its first picture has the size of the input's, which has declared sizes",
+            ColumnRole::Input => {
+                ": an input with declared sizes, as in `Image[N, 224, 224, 3]`, resizes them"
+            }
+            _ => {
+                ": a target is resized if its first picture has the size of the input's, which has declared sizes"
+            }
         };
         let [found, first] = [found, first].map(|(width, height)| format!("{height} x {width}"));
         let what = format!("is {found} pixels, and the first picture {first}{help}");
@@ -202,8 +227,8 @@ impl Pictures {
             Form::Values(declared, pixels) => picture::read(path, declared, *pixels),
             Form::Mask => {
                 let failed = |what: &str| Error::data(format!("{}: {what}", path.display()));
-                let mask =
-                    Mask::read(path)?.ok_or_else(|| failed("it has colours, and the first picture class numbers"))?;
+                let mask = Mask::read(path)?
+                    .ok_or_else(|| failed("it has colours, and the first picture class numbers"))?;
                 mask.resized(shape[0], shape[1]).ok_or_else(|| failed("it is too large"))
             }
         }
@@ -219,7 +244,10 @@ impl Pictures {
         let mut values: Vec<u8> = bytes.and_then(with_room).ok_or_else(too_large)?;
         for &sample in samples {
             let Some(path) = self.files.get(sample) else {
-                return Err(Error::data(format!("there is no sample {sample}: there are {}", self.files.len())));
+                return Err(Error::data(format!(
+                    "there is no sample {sample}: there are {}",
+                    self.files.len()
+                )));
             };
             values.extend_from_slice(self.read(path)?.bytes());
         }
@@ -250,11 +278,18 @@ fn same_names(folder: &Path, first: &Pictures, other: &Pictures) -> Result<(), E
     let mut pairs = first.files.iter().zip(&other.files);
     let what = match pairs.find(|(a, b)| a.file_stem() != b.file_stem()) {
         Some((a, b)) => {
-            let [a, b] = [a, b].map(|path| path.file_name().unwrap_or_default().display().to_string());
-            format!("the pictures of a sample have the same name, and `{one}` has {a} where `{two}` has {b}")
+            let [a, b] =
+                [a, b].map(|path| path.file_name().unwrap_or_default().display().to_string());
+            format!(
+                "the pictures of a sample have the same name, and `{one}` has {a} where `{two}` has {b}"
+            )
         }
         None if first.files.len() == other.files.len() => return Ok(()),
-        None => format!("`{one}` has {} pictures, and `{two}` has {}", first.files.len(), other.files.len()),
+        None => format!(
+            "`{one}` has {} pictures, and `{two}` has {}",
+            first.files.len(),
+            other.files.len()
+        ),
     };
     Err(Error::data(format!("{}: {what}", folder.display())))
 }
@@ -277,7 +312,9 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let entries = std::fs::read_dir(folder).map_err(failed)?;
     let mut paths: Vec<PathBuf> =
         entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(failed)?;
-    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
+    paths.retain(|path| {
+        !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    });
     paths.sort();
     Ok(paths)
 }
@@ -288,16 +325,22 @@ impl Dataset for Images {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let class = Column { role: ColumnRole::Target, name: None, ty: TensorType::new(DType::I32, []) };
+        let class =
+            Column { role: ColumnRole::Target, name: None, ty: TensorType::new(DType::I32, []) };
         let columns = self.columns.iter().map(|pictures| pictures.column.clone());
         columns.chain(self.labels.as_ref().map(|_| class)).collect()
     }
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
-        let mut batch = self.columns.iter().map(|column| column.batch(samples)).collect::<Result<Vec<_>, _>>()?;
+        let mut batch = self
+            .columns
+            .iter()
+            .map(|column| column.batch(samples))
+            .collect::<Result<Vec<_>, _>>()?;
         if let Some(labels) = &self.labels {
             let classes = samples.iter().map(|&sample| Scalar::i32(labels[sample]));
-            let classes = Tensor::from_scalars(TensorType::new(DType::I32, [samples.len()]), classes);
+            let classes =
+                Tensor::from_scalars(TensorType::new(DType::I32, [samples.len()]), classes);
             batch.push(classes.ok_or_else(|| Error::data("a batch is too large".to_owned()))?);
         }
         Ok(batch)

@@ -29,12 +29,14 @@ impl Mask {
     /// Returns [`Error::Read`] if the file cannot be read, or takes more memory than its size
     /// allows.
     pub fn read(path: &Path) -> Result<Option<Mask>, Error> {
-        let (bytes, mut allowance) =
-            open_file(path).and_then(|file| read_file(file, None)).map_err(|error| Error::read(path, error))?;
+        let (bytes, mut allowance) = open_file(path)
+            .and_then(|file| read_file(file, None))
+            .map_err(|error| Error::read(path, error))?;
         if !bytes.starts_with(b"\x89PNG") {
             let (picture, _) = decode(path)?;
             let (height, width) = (picture.height() as usize, picture.width() as usize);
-            let grey = picture.as_luma8().map(|grey| grey.iter().map(|&value| value.into()).collect());
+            let grey =
+                picture.as_luma8().map(|grey| grey.iter().map(|&value| value.into()).collect());
             return Ok(grey.map(|values| Mask { height, width, values }));
         }
         let failed = |error: png::DecodingError| Error::read(path, error);
@@ -50,7 +52,9 @@ impl Mask {
         let pixels = (height as u64).saturating_mul(width as u64);
         let taken = (size as u64).saturating_add(pixels.saturating_mul(2));
         let rows = (height as u64).saturating_mul(BYTES_PER_ROW);
-        allowance.take(taken.saturating_add(rows)).map_err(|error: Exceeded| Error::read(path, error))?;
+        allowance
+            .take(taken.saturating_add(rows))
+            .map_err(|error: Exceeded| Error::read(path, error))?;
         let mut packed: Vec<u8> = zeroed(size).ok_or_else(too_large)?;
         let frame = reader.next_frame(&mut packed).map_err(failed)?;
         let value = |row: &[u8], x: usize| match bits {
@@ -60,7 +64,8 @@ impl Mask {
         };
         // Without the alpha of a pixel, which follows its value.
         let rows = packed.chunks(frame.line_size.max(1)).take(height);
-        let values = rows.flat_map(|row| (0..width).map(move |x| value(row, x * samples))).collect();
+        let values =
+            rows.flat_map(|row| (0..width).map(move |x| value(row, x * samples))).collect();
         Ok(Some(Mask { height, width, values }))
     }
 

@@ -99,9 +99,10 @@ impl Named<'_> {
         let targets = self.columns(ColumnRole::Target, wanted.outputs.iter(), "y", part)?;
         if inputs.is_empty() {
             return match targets.first() {
-                Some(target) => {
-                    Err(Error::data(format!("{} is a target, and there is no input for it", target.array.name)))
-                }
+                Some(target) => Err(Error::data(format!(
+                    "{} is a target, and there is no input for it",
+                    target.array.name
+                ))),
                 None => Ok(None),
             };
         }
@@ -135,7 +136,8 @@ impl Named<'_> {
 
     /// Checks that each input has an array.
     fn check_inputs(&self, inputs: &[Column], part: &str) -> Result<(), Error> {
-        let is_there = |name: &&String| inputs.iter().any(|column| column.name.as_ref() == Some(*name));
+        let is_there =
+            |name: &&String| inputs.iter().any(|column| column.name.as_ref() == Some(*name));
         // A single `x` is the first input.
         let missing = self
             .wanted
@@ -149,15 +151,23 @@ impl Named<'_> {
         let near = did_you_mean(&name, self.names.iter().map(String::as_str));
         let near = near.map_or(String::new(), |near| format!("; {near}"));
         let found = listed(self.names);
-        Err(Error::data(format!("{}: there is no array `{name}` for an input: there are {found}{near}", self.place)))
+        Err(Error::data(format!(
+            "{}: there is no array `{name}` for an input: there are {found}{near}",
+            self.place
+        )))
     }
 
     /// Returns the error for arrays without an input.
     fn without_inputs(&self) -> Error {
-        let inputs: Vec<String> = self.wanted.inputs.iter().map(|(name, _)| format!("`{name}`")).collect();
-        let inputs = if inputs.is_empty() { String::new() } else { format!(", or {}", listed(&inputs)) };
+        let inputs: Vec<String> =
+            self.wanted.inputs.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let inputs =
+            if inputs.is_empty() { String::new() } else { format!(", or {}", listed(&inputs)) };
         let found = if self.names.is_empty() { "none".to_owned() } else { listed(self.names) };
-        Error::data(format!("{}: expected arrays called `x_train` or `x`{inputs}; there are {found}", self.place))
+        Error::data(format!(
+            "{}: expected arrays called `x_train` or `x`{inputs}; there are {found}",
+            self.place
+        ))
     }
 }
 
@@ -167,21 +177,32 @@ impl Named<'_> {
 /// [`Error::Data`] if an array has no samples or another number of them, or a value that is not
 /// finite.
 pub fn samples(columns: Vec<Column>) -> Result<Box<dyn Dataset>, Error> {
-    let first = columns.first().map(|column| (column.array.name.clone(), column.array.tensor.shape().first().copied()));
+    let first = columns
+        .first()
+        .map(|column| (column.array.name.clone(), column.array.tensor.shape().first().copied()));
     let (first, samples) = first.unwrap_or_default();
     let mut arrays = Arrays::default();
     for Column { role, name, array } in columns {
         match array.tensor.shape().first() {
-            None => return Err(Error::data(format!("{} is one number, and has no axis of samples", array.name))),
+            None => {
+                return Err(Error::data(format!(
+                    "{} is one number, and has no axis of samples",
+                    array.name
+                )));
+            }
             Some(0) => return Err(Error::data(format!("{} has no samples", array.name))),
             Some(&count) if samples.is_some_and(|samples| samples != count) => {
                 let others = samples.unwrap_or(0);
-                return Err(Error::data(format!("{} has {count} samples, and {first} has {others}", array.name)));
+                return Err(Error::data(format!(
+                    "{} has {count} samples, and {first} has {others}",
+                    array.name
+                )));
             }
             Some(_) => {}
         }
         if let Some((sample, value)) = first_infinite(&array.tensor) {
-            let message = format!("{}: there is {value} in sample {sample}, counted from 0", array.name);
+            let message =
+                format!("{}: there is {value} in sample {sample}, counted from 0", array.name);
             return Err(Error::data(message));
         }
         let tensor = match role {
@@ -211,15 +232,19 @@ fn target(array: Array) -> Result<Tensor, Error> {
 fn flat(tensor: Tensor) -> Result<Tensor, Error> {
     let &[samples, 1] = tensor.shape() else { return Ok(tensor) };
     let ty = TensorType::new(tensor.dtype(), [samples]);
-    Tensor::from_bytes(ty, tensor.into_bytes()).ok_or_else(|| Error::data("an array is too large".to_owned()))
+    Tensor::from_bytes(ty, tensor.into_bytes())
+        .ok_or_else(|| Error::data("an array is too large".to_owned()))
 }
 
 /// Returns the first sample with a NaN or infinite value, and that value.
 fn first_infinite(tensor: &Tensor) -> Option<(usize, f64)> {
     let at = match tensor.dtype() {
-        DType::F32 => {
-            tensor.bytes().as_chunks::<4>().0.iter().position(|bytes| !f32::from_le_bytes(*bytes).is_finite())
-        }
+        DType::F32 => tensor
+            .bytes()
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .position(|bytes| !f32::from_le_bytes(*bytes).is_finite()),
         dtype if dtype.is_float() => tensor.scalars().position(|value| !value.to_f64().is_finite()),
         _ => None,
     }?;

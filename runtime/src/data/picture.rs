@@ -14,7 +14,9 @@ use std::io::{BufReader, Cursor};
 use std::path::Path;
 
 use image::imageops::FilterType;
-use image::{DynamicImage, ExtendedColorType, GrayImage, ImageDecoder, ImageError, ImageFormat, ImageReader};
+use image::{
+    DynamicImage, ExtendedColorType, GrayImage, ImageDecoder, ImageError, ImageFormat, ImageReader,
+};
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType, zeroed};
 
@@ -71,7 +73,9 @@ impl Pixels {
             Pixels::Raw => (channel, 0.0, 1.0),
             Pixels::KerasTf => (channel, 127.5, 127.5),
             Pixels::KerasCaffe => (2 - channel, CAFFE_MEAN[channel], 1.0),
-            Pixels::KerasTorch | Pixels::Torchvision => (channel, 255.0 * MEAN[channel], 255.0 * DEVIATION[channel]),
+            Pixels::KerasTorch | Pixels::Torchvision => {
+                (channel, 255.0 * MEAN[channel], 255.0 * DEVIATION[channel])
+            }
         };
         match self {
             Pixels::Raw | Pixels::KerasTf => {}
@@ -115,11 +119,15 @@ impl Axes {
             _ if is_channels(last) => false,
             _ if is_channels(first) => true,
             (_, None) if usual => false,
-            (_, None) => return Err("its sizes do not say which axis is that of the channels".into()),
+            (_, None) => {
+                return Err("its sizes do not say which axis is that of the channels".into());
+            }
             // A side of an image is longer than 4. With three axes the first is then a batch of
             // grey images.
             (_, Some(0..=4)) => return Err(no_picture()),
-            (None, _) if rank == 3 => return Axes { height: 1, width: 2, channels: None }.alone(sizes),
+            (None, _) if rank == 3 => {
+                return Axes { height: 1, width: 2, channels: None }.alone(sizes);
+            }
             (None, _) => true,
             _ => return Err(no_picture()),
         };
@@ -141,7 +149,12 @@ impl Axes {
 
     /// Returns, for each element of the tensor in row-major order, the offset of its pixel in the
     /// image's bytes, and its channel.
-    fn places(&self, height: usize, width: usize, channels: usize) -> impl Iterator<Item = (usize, usize)> {
+    fn places(
+        &self,
+        height: usize,
+        width: usize,
+        channels: usize,
+    ) -> impl Iterator<Item = (usize, usize)> {
         let planes = self.channels.is_some_and(|axis| axis < self.height);
         let pixels = height * width;
         (0..pixels * channels).map(move |at| match planes {
@@ -165,19 +178,23 @@ pub fn is_picture(path: &Path) -> bool {
 pub fn read(path: &Path, declared: &Declared, pixels: Pixels) -> Result<Tensor, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     let Declared { dtype, sizes, channels_last } = declared;
-    let axes =
-        Axes::of(sizes, *channels_last).map_err(|what| failed(format!("the input is {}: {what}", declared.shape())))?;
+    let axes = Axes::of(sizes, *channels_last)
+        .map_err(|what| failed(format!("the input is {}: {what}", declared.shape())))?;
     let scaled = pixels != Pixels::Raw;
     if matches!(dtype, DType::Bool | DType::I8) || scaled && !dtype.is_float() {
         let what = if scaled { "scaled values of pixels" } else { "0 to 255" };
-        return Err(failed(format!("the input is of the type {dtype}, which has no place for {what}")));
+        return Err(failed(format!(
+            "the input is of the type {dtype}, which has no place for {what}"
+        )));
     }
     let (picture, mut allowance) = decode(path)?;
-    let channels = axes.channels.map_or(Some(1), |axis| sizes[axis]).unwrap_or_else(|| own_channels(&picture));
+    let channels =
+        axes.channels.map_or(Some(1), |axis| sizes[axis]).unwrap_or_else(|| own_channels(&picture));
     let exceeded = |error: Exceeded| Error::read(path, error);
-    let picture = with_channels(picture, channels, &mut allowance)
-        .map_err(exceeded)?
-        .ok_or_else(|| failed(format!("the input has {channels} channels, and a picture 1, 3 or 4")))?;
+    let picture =
+        with_channels(picture, channels, &mut allowance).map_err(exceeded)?.ok_or_else(|| {
+            failed(format!("the input has {channels} channels, and a picture 1, 3 or 4"))
+        })?;
     let picture = fitted(picture, sizes[axes.height], sizes[axes.width], pixels, &mut allowance)
         .map_err(|error| Error::read(path, error))?;
     let (height, width) = (picture.height() as usize, picture.width() as usize);
@@ -196,7 +213,9 @@ pub fn read(path: &Path, declared: &Declared, pixels: Pixels) -> Result<Tensor, 
     });
     let tensor = match dtype {
         // The usual type, converted directly.
-        DType::F32 => Tensor::from_bytes(ty, values.flat_map(|value| (value as f32).to_le_bytes()).collect()),
+        DType::F32 => {
+            Tensor::from_bytes(ty, values.flat_map(|value| (value as f32).to_le_bytes()).collect())
+        }
         _ => Tensor::from_scalars(ty, values.map(|value| Scalar::from_f64(*dtype, value))),
     };
     tensor.ok_or_else(|| failed("it is too large".into()))
@@ -210,11 +229,13 @@ pub fn read(path: &Path, declared: &Declared, pixels: Pixels) -> Result<Tensor, 
 pub fn encode(path: &Path, tensor: &Tensor, pixels: Pixels) -> Result<Vec<u8>, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
     let sizes: Vec<Option<usize>> = tensor.shape().iter().copied().map(Some).collect();
-    let axes = Axes::of(&sizes, true).map_err(|what| failed(format!("the output is {}: {what}", tensor.ty())))?;
+    let axes = Axes::of(&sizes, true)
+        .map_err(|what| failed(format!("the output is {}: {what}", tensor.ty())))?;
     let (height, width) = (tensor.shape()[axes.height], tensor.shape()[axes.width]);
     let channels = axes.channels.map_or(1, |axis| tensor.shape()[axis]);
     let scales = pixels.scales(channels).map_err(failed)?;
-    let mut bytes = zeroed(tensor.ty().elements()).ok_or_else(|| failed("it is too large".into()))?;
+    let mut bytes =
+        zeroed(tensor.ty().elements()).ok_or_else(|| failed("it is too large".into()))?;
     for ((place, channel), value) in axes.places(height, width, channels).zip(tensor.scalars()) {
         let (channel, mean, deviation) = scales[channel];
         // The cast saturates.
@@ -225,7 +246,9 @@ pub fn encode(path: &Path, tensor: &Tensor, pixels: Pixels) -> Result<Vec<u8>, E
         3 => ExtendedColorType::Rgb8,
         _ => ExtendedColorType::Rgba8,
     };
-    let side = |size: usize| u32::try_from(size).map_err(|_| failed(format!("a side of {size} pixels is too long")));
+    let side = |size: usize| {
+        u32::try_from(size).map_err(|_| failed(format!("a side of {size} pixels is too long")))
+    };
     let format = ImageFormat::from_path(path).map_err(|error| failed(error.to_string()))?;
     let mut file = Cursor::new(Vec::new());
     image::write_buffer_with_format(&mut file, &bytes, side(width)?, side(height)?, color, format)
@@ -244,7 +267,9 @@ pub(super) fn decode(path: &Path) -> Result<(DynamicImage, Allowance), Error> {
     let failed = |error: ImageError| Error::read(path, error);
     let read = open_file(path).and_then(|file| read_file(file, None));
     let (bytes, mut allowance) = read.map_err(|error| failed(error.into()))?;
-    let reader = ImageReader::new(Cursor::new(&bytes)).with_guessed_format().map_err(|error| failed(error.into()))?;
+    let reader = ImageReader::new(Cursor::new(&bytes))
+        .with_guessed_format()
+        .map_err(|error| failed(error.into()))?;
     // The decoder fills in missing parts of a jpeg, so there must be an end marker after the last
     // scan.
     let last = |marker: u8| bytes.windows(2).rposition(|two| two == [0xff, marker]);
@@ -257,7 +282,8 @@ pub(super) fn decode(path: &Path) -> Result<(DynamicImage, Allowance), Error> {
     let size = decoder.total_bytes();
     // A row costs a decoder time, however short it is: as much as copying some bytes.
     let rows = u64::from(decoder.dimensions().1).saturating_mul(BYTES_PER_ROW);
-    let while_decoding = size.saturating_mul(if is_progressive { 3 } else { 1 }).saturating_add(rows);
+    let while_decoding =
+        size.saturating_mul(if is_progressive { 3 } else { 1 }).saturating_add(rows);
     allowance.take(while_decoding).map_err(|error| Error::read(path, error))?;
     let picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
     allowance.give(while_decoding - size);
@@ -336,7 +362,9 @@ fn fitted(
         true => picture,
         false => picture.resize_exact(whole.0 as u32, whole.1 as u32, FilterType::Triangle),
     };
-    let margin = |side: u32, wanted: usize| ((f64::from(side) - wanted as f64) / 2.0).round_ties_even() as u32;
+    let margin = |side: u32, wanted: usize| {
+        ((f64::from(side) - wanted as f64) / 2.0).round_ties_even() as u32
+    };
     let (left, top) = (margin(whole.width(), width), margin(whole.height(), height));
     Ok(whole.crop_imm(left, top, width as u32, height as u32))
 }

@@ -38,13 +38,17 @@ impl Table {
         if let (1, Some(line)) = (header.len(), header.get(0))
             && let Some(separator) = line.chars().find(|c| ";\t|".contains(*c))
         {
-            return Err(failed(format!("the separator of columns is a comma, and the first line has {separator:?}")));
+            return Err(failed(format!(
+                "the separator of columns is a comma, and the first line has {separator:?}"
+            )));
         }
         if header.is_empty() {
             return Err(failed("it is empty".into()));
         }
         if header.iter().all(|name| name.parse::<f64>().is_ok()) {
-            return Err(failed("the first line has numbers, and should have the columns' names".into()));
+            return Err(failed(
+                "the first line has numbers, and should have the columns' names".into(),
+            ));
         }
         let mut rows = Vec::new();
         for record in reader.records() {
@@ -59,13 +63,18 @@ impl Table {
             let line = || record.position().map_or(0, |start| line_of(path, start.byte()));
             let number = |(field, name): (&str, &str)| {
                 let value: f64 = field.parse().map_err(|_| {
-                    let what =
-                        if field.is_empty() { "it is empty".to_owned() } else { format!("`{field}` is no number") };
+                    let what = if field.is_empty() {
+                        "it is empty".to_owned()
+                    } else {
+                        format!("`{field}` is no number")
+                    };
                     failed(format!("line {}, `{name}`: {what}", line()))
                 })?;
                 match (value as f32).is_finite() {
                     true => Ok(value),
-                    false => Err(failed(format!("line {}, `{name}`: it is {}", line(), value as f32))),
+                    false => {
+                        Err(failed(format!("line {}, `{name}`: it is {}", line(), value as f32)))
+                    }
                 }
             };
             rows.push(record.iter().zip(&header).map(number).collect::<Result<_, Error>>()?);
@@ -78,12 +87,16 @@ impl Table {
 
     /// Finds the columns of targets and weights.
     fn roles(&self) -> Roles {
-        let column = |name: &str| self.header.iter().position(|column| column.eq_ignore_ascii_case(name));
+        let column =
+            |name: &str| self.header.iter().position(|column| column.eq_ignore_ascii_case(name));
         // In a table of points, `x` and `y` are both inputs.
         let y = || if column("x").is_none() { column("y") } else { None };
         let weight = column("sample_weight");
         let last = || (0..self.header.len()).rev().find(|number| Some(*number) != weight);
-        Roles { target: column("label").or_else(|| column("target")).or_else(y).or_else(last), weight }
+        Roles {
+            target: column("label").or_else(|| column("target")).or_else(y).or_else(last),
+            weight,
+        }
     }
 
     fn column(&self, number: usize) -> impl Iterator<Item = f64> {
@@ -92,10 +105,14 @@ impl Table {
 
     /// Returns the columns without a role as f32[rows, columns].
     fn inputs(&self, roles: &Roles) -> Option<Tensor> {
-        let is_input = |number: &usize| Some(*number) != roles.target && Some(*number) != roles.weight;
+        let is_input =
+            |number: &usize| Some(*number) != roles.target && Some(*number) != roles.weight;
         let columns: Vec<usize> = (0..self.header.len()).filter(is_input).collect();
-        let values: Vec<f32> =
-            self.rows.iter().flat_map(|row| columns.iter().map(|column| row[*column] as f32)).collect();
+        let values: Vec<f32> = self
+            .rows
+            .iter()
+            .flat_map(|row| columns.iter().map(|column| row[*column] as f32))
+            .collect();
         Tensor::from_f32([self.rows.len(), columns.len()], &values)
     }
 }
@@ -111,10 +128,13 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
     let roles = table.roles();
     let inputs = table.header.len().saturating_sub(1 + usize::from(roles.weight.is_some()));
     let Some(target) = roles.target.filter(|_| inputs > 0) else {
-        return Err(failed("a table of samples has at least two columns, the last of which is the target"));
+        return Err(failed(
+            "a table of samples has at least two columns, the last of which is the target",
+        ));
     };
     let too_large = || failed("the table is too large");
-    let whole = table.column(target).all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(31));
+    let whole =
+        table.column(target).all(|value| value.fract() == 0.0 && value.abs() < 2f64.powi(31));
     let ty = TensorType::new(if whole { DType::I32 } else { DType::F32 }, [table.rows.len()]);
     let targets = table.column(target).map(|value| Scalar::from_f64(DType::F64, value));
     let y = Tensor::from_scalars(ty, targets).ok_or_else(too_large)?;
@@ -140,7 +160,9 @@ pub fn read_inputs(path: &Path, width: Option<usize>) -> Result<Tensor, Error> {
         Some(width) if table.header.len() > width => table.roles(),
         _ => Roles { target: None, weight: None },
     };
-    table.inputs(&roles).ok_or_else(|| Error::data(format!("{}: the table is too large", path.display())))
+    table
+        .inputs(&roles)
+        .ok_or_else(|| Error::data(format!("{}: the table is too large", path.display())))
 }
 
 /// Returns the line of a record. `byte` is its position as given by the reader: its first byte, or
@@ -171,7 +193,8 @@ mod tests {
         let path = folder.join("points.csv");
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            read(&path).map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE"))
+            read(&path)
+                .map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE"))
         };
         // The first column is the target, so its name directly follows the mark.
         let text = "label,width,height\n1,0.5,2\n0,0.25,4\n";
@@ -183,7 +206,10 @@ mod tests {
         let wrong = marked.replace("0.25", "x").replace('\n', "\r\n");
         assert_eq!(read(&wrong).map(|_| ()), Err("FILE: line 3, `width`: `x` is no number".into()));
         let longer = format!("{text}\n1,2,3,4\n").replace('\n', "\r\n");
-        assert_eq!(read(&longer).map(|_| ()), Err("FILE: line 5: expected 3 columns, found 4".into()));
+        assert_eq!(
+            read(&longer).map(|_| ()),
+            Err("FILE: line 5: expected 3 columns, found 4".into())
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

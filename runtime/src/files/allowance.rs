@@ -68,7 +68,9 @@ impl fmt::Display for Exceeded {
             None => write!(f, "reading it takes more than {allowed} bytes of memory, and ")?,
         }
         match bound {
-            Bound::File(stored) => write!(f, "a file that occupies {stored} bytes may take {allowed}"),
+            Bound::File(stored) => {
+                write!(f, "a file that occupies {stored} bytes may take {allowed}")
+            }
             Bound::Limits => write!(f, "the limit is {allowed}"),
             Bound::Machine => write!(f, "{allowed} are available"),
         }
@@ -108,7 +110,8 @@ impl Allowance {
             return Ok(limits.map_or_else(Allowance::of_machine, Allowance::limited));
         }
         let stored = stored(&metadata);
-        let of_file = || Allowance::new(stored.saturating_mul(GROWTH).max(LEAST), Bound::File(stored));
+        let of_file =
+            || Allowance::new(stored.saturating_mul(GROWTH).max(LEAST), Bound::File(stored));
         let allowance = limits.map_or_else(of_file, Allowance::limited);
         allowance.expect(metadata.len())?;
         Ok(allowance)
@@ -122,7 +125,10 @@ impl Allowance {
     /// Creates an allowance of all memory that is available, for a source whose content is not
     /// compressed, so that a false header is found when the source ends.
     pub fn of_machine() -> Allowance {
-        Allowance { is_compared: true, ..Allowance::new(available().unwrap_or(u64::MAX), Bound::Machine) }
+        Allowance {
+            is_compared: true,
+            ..Allowance::new(available().unwrap_or(u64::MAX), Bound::Machine)
+        }
     }
 
     fn new(whole: u64, bound: Bound) -> Allowance {
@@ -137,11 +143,14 @@ impl Allowance {
     /// Takes memory that is about to be allocated.
     pub fn take(&mut self, bytes: u64) -> Result<(), Exceeded> {
         let needed = self.taken.checked_add(bytes);
-        let Some(all) = needed.filter(|needed| *needed <= self.whole) else { return Err(self.exceeded(needed)) };
+        let Some(all) = needed.filter(|needed| *needed <= self.whole) else {
+            return Err(self.exceeded(needed));
+        };
         // The bytes taken before are no longer available.
         if all > SMALL
             && !std::mem::replace(&mut self.is_compared, true)
-            && let Some(available) = available().map(|available| available.saturating_add(self.taken))
+            && let Some(available) =
+                available().map(|available| available.saturating_add(self.taken))
             && available < self.whole
         {
             (self.whole, self.bound) = (available, Bound::Machine);
@@ -266,7 +275,10 @@ mod tests {
         allowance.give(400);
         assert_eq!(allowance.read_to_end(&[1, 2, 3][..], u64::MAX).unwrap(), [1, 2, 3]);
         let error = allowance.read_to_end(io::repeat(0), 0).unwrap_err();
-        assert!(error.to_string().starts_with("reading it takes more than 1000 bytes of memory"), "{error}");
+        assert!(
+            error.to_string().starts_with("reading it takes more than 1000 bytes of memory"),
+            "{error}"
+        );
     }
 
     #[cfg(unix)]

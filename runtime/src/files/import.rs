@@ -45,7 +45,10 @@ impl Imports {
             why: "it is outside of the program's folder".to_owned(),
             help: "pass `--allow-import DIR` to allow imports from below another folder".to_owned(),
         };
-        let refused = |why: String| Imported::Refused { why, help: "import a file of text in UTF-8".to_owned() };
+        let refused = |why: String| Imported::Refused {
+            why,
+            help: "import a file of text in UTF-8".to_owned(),
+        };
         match full.canonicalize() {
             Ok(full) if self.has(&full) => match open_file(&full).and_then(text) {
                 Ok(text) => Imported::Text(text),
@@ -81,7 +84,8 @@ impl Imports {
 
     /// Returns whether a path without links is below one of the folders.
     fn has(&self, full: &Path) -> bool {
-        self.folders().any(|folder| folder.canonicalize().is_ok_and(|folder| full.starts_with(folder)))
+        self.folders()
+            .any(|folder| folder.canonicalize().is_ok_and(|folder| full.starts_with(folder)))
     }
 
     /// Returns whether the path of a missing file is below one of the folders.
@@ -90,7 +94,10 @@ impl Imports {
         let full = absolute(full);
         self.folders().any(|folder| {
             let known = [absolute(folder), folder.canonicalize().ok()];
-            known.iter().flatten().any(|folder| full.as_ref().is_some_and(|full| full.starts_with(folder)))
+            known
+                .iter()
+                .flatten()
+                .any(|folder| full.as_ref().is_some_and(|full| full.starts_with(folder)))
         })
     }
 }
@@ -115,8 +122,10 @@ fn text(file: File) -> io::Result<String> {
         return Err(invalid(what));
     }
     String::from_utf8(text).map_err(|error| {
-        let line =
-            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
         invalid(format!("line {line} is not in UTF-8: save it as UTF-8"))
     })
 }

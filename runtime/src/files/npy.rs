@@ -64,7 +64,10 @@ pub fn read(source: impl Read) -> Result<Tensor, NpyError> {
 }
 
 /// Reads a tensor from an entry of an archive.
-pub(crate) fn read_entry(mut entry: impl Read, allowance: &mut Allowance) -> Result<Tensor, NpyError> {
+pub(crate) fn read_entry(
+    mut entry: impl Read,
+    allowance: &mut Allowance,
+) -> Result<Tensor, NpyError> {
     let tensor = read_within(&mut entry, allowance)?;
     // The checksum of an entry is compared at its end.
     let _ = entry.read(&mut [0])?;
@@ -72,12 +75,17 @@ pub(crate) fn read_entry(mut entry: impl Read, allowance: &mut Allowance) -> Res
 }
 
 /// Reads one tensor.
-pub(crate) fn read_within(mut source: impl Read, allowance: &mut Allowance) -> Result<Tensor, NpyError> {
+pub(crate) fn read_within(
+    mut source: impl Read,
+    allowance: &mut Allowance,
+) -> Result<Tensor, NpyError> {
     let header = header::parse(&read_header(&mut source)?)?;
     let ty = TensorType::new(header.dtype, header.shape);
     let size = ty.dtype.size();
     let Some(length) = ty.checked_bytes() else {
-        return Err(NpyError::Malformed(format!("its header claims {ty}, more elements than memory can have")));
+        return Err(NpyError::Malformed(format!(
+            "its header claims {ty}, more elements than memory can have"
+        )));
     };
     allowance.expect(length as u64).map_err(io::Error::from)?;
     let mut bytes = allowance.read_to_end(source.take(length as u64), length as u64)?;
@@ -95,10 +103,12 @@ pub(crate) fn read_within(mut source: impl Read, allowance: &mut Allowance) -> R
     }
     if header.fortran_order {
         allowance.take(length as u64).map_err(io::Error::from)?;
-        bytes = to_row_major(&bytes, &ty.shape, size)
-            .ok_or_else(|| NpyError::Io(io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {ty}"))))?;
+        bytes = to_row_major(&bytes, &ty.shape, size).ok_or_else(|| {
+            NpyError::Io(io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {ty}")))
+        })?;
     }
-    Tensor::from_bytes(ty, bytes).ok_or_else(|| NpyError::Malformed("its size does not fit its header".into()))
+    Tensor::from_bytes(ty, bytes)
+        .ok_or_else(|| NpyError::Malformed("its size does not fit its header".into()))
 }
 
 /// Reads only the header. Returns the type of the tensor.
@@ -125,7 +135,9 @@ fn read_header(source: &mut impl Read) -> Result<Vec<u8>, NpyError> {
             read_exactly(source, &mut length, "the header's length")?;
             u32::from_le_bytes(length) as usize
         }
-        version => return Err(NpyError::Unsupported(format!("format version {version}.{}", start[7]))),
+        version => {
+            return Err(NpyError::Unsupported(format!("format version {version}.{}", start[7])));
+        }
     };
     if length > MAX_HEADER {
         return Err(NpyError::Malformed(format!(
@@ -178,7 +190,8 @@ fn to_row_major(bytes: &[u8], shape: &[usize], size: usize) -> Option<Vec<u8>> {
 pub fn write(tensor: &Tensor, mut target: impl Write) -> io::Result<()> {
     let shape: String = tensor.shape().iter().map(|size| format!("{size}, ")).collect();
     // The tuple is `()` for rank 0, `(3,)` for rank 1 and `(3, 4)` for rank 2.
-    let shape = if tensor.shape().len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
+    let shape =
+        if tensor.shape().len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
     let descr = header::descr(tensor.dtype());
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
     // The elements start at a multiple of 64 bytes. The header ends with a newline.
@@ -186,7 +199,8 @@ pub fn write(tensor: &Tensor, mut target: impl Write) -> io::Result<()> {
     let total = (before + text.len() + 1).next_multiple_of(64);
     text.push_str(&" ".repeat(total - before - text.len() - 1));
     text.push('\n');
-    let length = u16::try_from(text.len()).map_err(|_| io::Error::other("too many axes for a .npy file"))?;
+    let length =
+        u16::try_from(text.len()).map_err(|_| io::Error::other("too many axes for a .npy file"))?;
     target.write_all(&MAGIC)?;
     target.write_all(&[1, 0])?;
     target.write_all(&length.to_le_bytes())?;

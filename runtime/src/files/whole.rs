@@ -24,7 +24,10 @@ const MOST_LINKS: usize = 40;
 /// Returns the errors of `write` and of the system. [`crate::Blame::of_writing`] classifies them. A
 /// file that exceeds the limit of the process (`ulimit -f`) is an error only if the app ignores or
 /// handles `SIGXFSZ`, as `tilec` does.
-pub fn write_whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
+pub fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
     match Target::find(path)? {
         Target::Special(path) => filled(open_special(&path)?, write).map(drop),
         Target::File { path, replaced } => {
@@ -120,7 +123,10 @@ impl Unfinished {
         Ok(Unfinished { file, name: Some(name) })
     }
 
-    fn fill(self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<Unfinished> {
+    fn fill(
+        self,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> io::Result<Unfinished> {
         let Unfinished { file, name } = self;
         let file = filled(file, write)?;
         file.sync_data()?;
@@ -147,7 +153,10 @@ impl Unfinished {
 }
 
 /// Writes the output of `write` to the file.
-fn filled(file: File, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
+fn filled(
+    file: File,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<File> {
     let mut file = BufWriter::new(file);
     write(&mut file)?;
     file.into_inner().map_err(io::IntoInnerError::into_error)
@@ -162,7 +171,10 @@ fn folder(path: &Path) -> &Path {
 const TEMPORARY: (&str, &str) = (".tilec-", ".part");
 
 /// Creates a file with `make` in a folder, under a random unused name. Deletes abandoned files.
-fn named<T>(folder: &Path, make: impl FnMut(&Path) -> io::Result<T>) -> io::Result<NamedTempFile<T>> {
+fn named<T>(
+    folder: &Path,
+    make: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<NamedTempFile<T>> {
     delete_abandoned(folder);
     Builder::new().prefix(TEMPORARY.0).suffix(TEMPORARY.1).rand_bytes(12).make_in(folder, make)
 }
@@ -172,7 +184,8 @@ fn delete_abandoned(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.as_encoded_bytes();
-        let is_temporary = name.starts_with(TEMPORARY.0.as_bytes()) && name.ends_with(TEMPORARY.1.as_bytes());
+        let is_temporary =
+            name.starts_with(TEMPORARY.0.as_bytes()) && name.ends_with(TEMPORARY.1.as_bytes());
         if is_temporary && entry.file_type().is_ok_and(|kind| kind.is_file()) {
             // The lock is held until the file is gone, so that its writer cannot miss the deletion.
             let file = File::options().write(true).open(entry.path());
@@ -210,7 +223,11 @@ fn unnamed(folder: &Path) -> Option<File> {
     if !Path::new("/proc/self/fd").is_dir() {
         return None;
     }
-    File::options().write(true).custom_flags(rustix::fs::OFlags::TMPFILE.bits() as i32).open(folder).ok()
+    File::options()
+        .write(true)
+        .custom_flags(rustix::fs::OFlags::TMPFILE.bits() as i32)
+        .open(folder)
+        .ok()
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -35,7 +35,12 @@ pub struct TrainerBuilder {
 }
 
 impl TrainerBuilder {
-    pub(super) fn new(model: Model, device: Device, entry: Option<String>, bindings: Bindings) -> TrainerBuilder {
+    pub(super) fn new(
+        model: Model,
+        device: Device,
+        entry: Option<String>,
+        bindings: Bindings,
+    ) -> TrainerBuilder {
         TrainerBuilder { model, device, entry, bindings, frozen: Vec::new(), bytes: None }
     }
 
@@ -84,10 +89,14 @@ impl TrainerBuilder {
     pub fn build(self) -> Result<Trainer, Error> {
         let TrainerBuilder { model, device, entry, bindings, frozen, bytes } = self;
         let faulty = |diagnostics| Error::Program { sources: model.sources().clone(), diagnostics };
-        let function = model.program().trained(entry.as_deref()).map_err(|error| faulty(vec![error]))?;
+        let function =
+            model.program().trained(entry.as_deref()).map_err(|error| faulty(vec![error]))?;
         let entry = entry.or_else(|| Some(function.name.as_ref()?.name.clone()));
         let is_open = |name: &str| !bindings.inputs.contains_key(name);
-        let inputs = function.inputs.iter().filter(|input| input.default.is_none() && is_open(&input.name.name));
+        let inputs = function
+            .inputs
+            .iter()
+            .filter(|input| input.default.is_none() && is_open(&input.name.name));
         let inputs = inputs.map(|input| input.name.name.clone()).collect();
         let outputs = function.outputs.iter().map(|output| output.name.clone()).collect();
         let settings = settings(model.program(), entry.as_deref()).map_err(faulty)?;

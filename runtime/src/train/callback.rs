@@ -97,7 +97,8 @@ impl Monitor {
 
     /// Checks that the result is among these, and is a number.
     pub(super) fn check(&self, results: &[(String, Reading)]) -> Result<(), Error> {
-        let is_there = results.iter().any(|(name, value)| *name == self.name && value.number().is_some());
+        let is_there =
+            results.iter().any(|(name, value)| *name == self.name && value.number().is_some());
         if is_there { Ok(()) } else { Err(self.unknown(results.iter().cloned())) }
     }
 
@@ -109,7 +110,11 @@ impl Monitor {
         }
         let near = did_you_mean(&self.name, names.iter().map(String::as_str));
         let near = near.map_or(String::new(), |near| format!("; {near}"));
-        Error::data(format!("unknown result `{}` to watch: there are {}{near}", self.name, listed(&names)))
+        Error::data(format!(
+            "unknown result `{}` to watch: there are {}{near}",
+            self.name,
+            listed(&names)
+        ))
     }
 
     fn is_better(&self, value: f64, than: Option<f64>) -> bool {

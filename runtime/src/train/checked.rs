@@ -50,19 +50,29 @@ impl<'a> Checked<'a> {
         for (number, (column, name)) in columns.iter().zip(names).enumerate() {
             let Some(name) = name else { continue };
             let (input, place) = match column.role {
-                ColumnRole::Target if targets > 1 => (Network::target(name), format!(" of target `{name}`{place}")),
+                ColumnRole::Target if targets > 1 => {
+                    (Network::target(name), format!(" of target `{name}`{place}"))
+                }
                 ColumnRole::Target => (Network::target(name), place.to_owned()),
                 _ => (name.clone(), format!(" of input `{name}`{place}")),
             };
             let of_column = ranges.iter().filter(|range| range.input == input).cloned();
             let (role, shape) = (column.role, &column.ty.shape);
-            let check = |range| Check { column: number, range, role, shape: shape.clone(), place: place.clone() };
+            let check = |range| Check {
+                column: number,
+                range,
+                role,
+                shape: shape.clone(),
+                place: place.clone(),
+            };
             let checks: Vec<Check> = of_column.map(check).collect();
             if checks.is_empty() {
                 continue;
             }
             match data.whole_column(number) {
-                Some(values) => checks.iter().try_for_each(|check| check.run(&values, &|row| row))?,
+                Some(values) => {
+                    checks.iter().try_for_each(|check| check.run(&values, &|row| row))?
+                }
                 None => pending.extend(checks),
             }
         }
@@ -77,11 +87,17 @@ impl Check {
         let Some(outside) = values.scalars().position(is_outside) else { return Ok(()) };
         let elements = self.shape.iter().product::<usize>().max(1);
         let (row, position) = (row_of(outside / elements), self.position(outside % elements));
-        let (one, all) = if self.role == ColumnRole::Target { ("label", "classes") } else { ("token", "tokens") };
+        let (one, all) = if self.role == ColumnRole::Target {
+            ("label", "classes")
+        } else {
+            ("token", "tokens")
+        };
         let InputRange { low, high, ignored, .. } = &self.range;
         let low = low.unwrap_or(0);
-        let bounds = high.map_or_else(|| format!("from {low}"), |high| format!("{low} to {}", high - 1));
-        let ignored = ignored.map_or_else(String::new, |ignored| format!(", and ignores {ignored}"));
+        let bounds =
+            high.map_or_else(|| format!("from {low}"), |high| format!("{low} to {}", high - 1));
+        let ignored =
+            ignored.map_or_else(String::new, |ignored| format!(", and ignores {ignored}"));
         Err(Error::data(format!(
             "{one} {} in row {row}{position}{}: the model has {all} {bounds}{ignored}",
             shown(values.get(outside)),

@@ -41,7 +41,9 @@ const CLASSES: &str = "train.Classes";
 pub fn saved_classes(path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
     let path = path.as_ref();
     let mut file = WeightsFile::open(path).map_err(Error::Weights)?;
-    let Some(number) = file.tensors().iter().position(|(name, _)| name == CLASSES) else { return Ok(Vec::new()) };
+    let Some(number) = file.tensors().iter().position(|(name, _)| name == CLASSES) else {
+        return Ok(Vec::new());
+    };
     read_classes(path, Some(&file.read(number).map_err(Error::Weights)?))
 }
 
@@ -56,14 +58,25 @@ impl Trainer {
         self.wait()?;
         let mut tensors: Vec<(String, Tensor)> = Vec::new();
         // Within an epoch, the counts of the metrics are saved, too.
-        for weight in self.steps.weights.iter().filter(|weight| weight.role != Role::Metric || self.seen > 0) {
-            tensors.extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
+        for weight in
+            self.steps.weights.iter().filter(|weight| weight.role != Role::Metric || self.seen > 0)
+        {
+            tensors
+                .extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
         }
         // Loaded values are kept if no step has been compiled since.
         tensors.extend(self.steps.waiting());
         let [epoch, seen] = [self.epoch, self.seen].map(|count| count as i64);
         let (samples, batch) = (self.begun.0 as i64, self.begun.1 as i64);
-        let numbers = [epoch, seen, self.step as i64, self.seed as i64, self.rate.to_bits() as i64, samples, batch];
+        let numbers = [
+            epoch,
+            seen,
+            self.step as i64,
+            self.seed as i64,
+            self.rate.to_bits() as i64,
+            samples,
+            batch,
+        ];
         let ty = TensorType::new(DType::I64, [numbers.len()]);
         let numbers = numbers.map(|number| Scalar::from_i64(DType::I64, number));
         if let Some(progress) = Tensor::from_scalars(ty, numbers).filter(|_| self.step > 0) {
@@ -134,7 +147,8 @@ impl Trainer {
         self.rate = f64::from_bits(rate as u64);
         self.begun = (samples.max(0) as usize, batch.max(0) as usize);
         let history = history.and_then(|history| read_history(history.bytes()));
-        self.history = history.ok_or_else(|| Error::Weights(weights::error(path, "its history is damaged")))?;
+        self.history = history
+            .ok_or_else(|| Error::Weights(weights::error(path, "its history is damaged")))?;
         self.steps.load(Loaded { files: vec![file], options, all: true })
     }
 }
@@ -174,7 +188,13 @@ impl LoadedFile {
 
     /// Removes all entries whose name meets the condition.
     fn remove_all(&mut self, is_removed: impl Fn(&str) -> bool) {
-        let mut kept = self.entries.tensors.iter().map(|(name, _)| !is_removed(name)).collect::<Vec<_>>().into_iter();
+        let mut kept = self
+            .entries
+            .tensors
+            .iter()
+            .map(|(name, _)| !is_removed(name))
+            .collect::<Vec<_>>()
+            .into_iter();
         self.values.retain(|_| kept.next().unwrap_or(true));
         self.entries.tensors.retain(|(name, _)| !is_removed(name));
     }
@@ -199,7 +219,9 @@ fn json_entry(name: &str, value: Value) -> Option<(String, Tensor)> {
 fn written(history: &[Epoch]) -> Value {
     let one = |(name, reading): &(String, Reading)| match reading {
         Reading::Number(value) => json!([name, value.to_string()]),
-        Reading::List(values) => json!([name, values.iter().map(f64::to_string).collect::<Vec<_>>()]),
+        Reading::List(values) => {
+            json!([name, values.iter().map(f64::to_string).collect::<Vec<_>>()])
+        }
     };
     let all = |results: &[(String, Reading)]| results.iter().map(one).collect::<Vec<_>>();
     let epochs = history.iter().map(|epoch| json!([all(&epoch.training), all(&epoch.validation)]));
@@ -213,7 +235,11 @@ fn read_history(text: &[u8]) -> Option<Vec<Epoch>> {
         Some(values) => values.iter().map(number).collect::<Option<_>>().map(Reading::List),
     };
     let results = |value: &Value| -> Option<Vec<(String, Reading)>> {
-        value.as_array()?.iter().map(|one| Some((one.get(0)?.as_str()?.to_owned(), reading(one.get(1)?)?))).collect()
+        value
+            .as_array()?
+            .iter()
+            .map(|one| Some((one.get(0)?.as_str()?.to_owned(), reading(one.get(1)?)?)))
+            .collect()
     };
     let epochs: Value = serde_json::from_slice(text).ok()?;
     let epoch = |(epoch, value): (usize, &Value)| {

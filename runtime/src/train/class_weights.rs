@@ -25,14 +25,20 @@ pub(super) struct ClassWeighted<'a> {
 }
 
 impl<'a> ClassWeighted<'a> {
-    pub fn new(data: &'a dyn Dataset, weights: &'a BTreeMap<i64, f32>) -> Result<ClassWeighted<'a>, Error> {
+    pub fn new(
+        data: &'a dyn Dataset,
+        weights: &'a BTreeMap<i64, f32>,
+    ) -> Result<ClassWeighted<'a>, Error> {
         let columns = data.columns();
         let of = |role: ColumnRole| -> Vec<usize> {
             (0..columns.len()).filter(|&number| columns[number].role == role).collect()
         };
         let (targets, weight) = (of(ColumnRole::Target), of(ColumnRole::Weight).first().copied());
         let [target] = targets[..] else {
-            return Err(Error::data(format!("classes have weights, and a sample has {} targets", targets.len())));
+            return Err(Error::data(format!(
+                "classes have weights, and a sample has {} targets",
+                targets.len()
+            )));
         };
         let ty = &columns[target].ty;
         let shape = match ty.rank() {
@@ -66,8 +72,9 @@ impl<'a> ClassWeighted<'a> {
             let class = match row {
                 [value] => value.round() as i64,
                 // Takes the first of the largest.
-                row => (0..row.len()).reduce(|best, next| if row[next] > row[best] { next } else { best }).unwrap_or(0)
-                    as i64,
+                row => (0..row.len())
+                    .reduce(|best, next| if row[next] > row[best] { next } else { best })
+                    .unwrap_or(0) as i64,
             };
             self.weights.get(&class).copied().unwrap_or(1.0)
         };
@@ -103,10 +110,12 @@ impl Dataset for ClassWeighted<'_> {
             // A dataset may give fewer values than its columns say.
             weights.get(number / (count / weights.len().max(1)).max(1)).copied().unwrap_or(1.0)
         };
-        let weights: Vec<f32> = (0..count).map(|number| each(&of_classes, number) * each(&own, number)).collect();
-        let shape: Vec<usize> = [samples.len()].into_iter().chain(self.shape.iter().copied()).collect();
-        let weights =
-            Tensor::from_f32(shape, &weights).ok_or_else(|| Error::data("a batch is too large".to_owned()))?;
+        let weights: Vec<f32> =
+            (0..count).map(|number| each(&of_classes, number) * each(&own, number)).collect();
+        let shape: Vec<usize> =
+            [samples.len()].into_iter().chain(self.shape.iter().copied()).collect();
+        let weights = Tensor::from_f32(shape, &weights)
+            .ok_or_else(|| Error::data("a batch is too large".to_owned()))?;
         match self.weight {
             Some(number) => tensors[number] = weights,
             None => tensors.push(weights),

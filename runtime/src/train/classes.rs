@@ -19,7 +19,9 @@ impl Scores {
         let program = model.program();
         let block = program.training(program.entry(entry).ok()?)?;
         let loss = block.body.iter().find_map(|statement| match &statement.kind {
-            StatementKind::Assign { targets, value } if targets.iter().any(|target| target.name == "loss") => {
+            StatementKind::Assign { targets, value }
+                if targets.iter().any(|target| target.name == "loss") =>
+            {
                 Some(value)
             }
             _ => None,
@@ -37,7 +39,8 @@ impl Scores {
             (Scores::Logits, &[x]) => second(1.0 / (1.0 + (-x).exp())),
             (Scores::Logits, scores) => {
                 let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let weights: Vec<f64> = scores.iter().map(|score| (score - greatest).exp()).collect();
+                let weights: Vec<f64> =
+                    scores.iter().map(|score| (score - greatest).exp()).collect();
                 let sum: f64 = weights.iter().sum();
                 weights.into_iter().map(|weight| weight / sum).collect()
             }
@@ -53,8 +56,10 @@ fn of_loss(loss: &Expr) -> Option<Scores> {
         ExprKind::Call { callee, arguments } => {
             let form = of_loss(callee)?;
             let from_logits = arguments.iter().any(|argument| {
-                let is_named = argument.name.as_ref().is_some_and(|name| name.name == "from_logits");
-                is_named && matches!(&argument.value.kind, ExprKind::Name(value) if value.name == "true")
+                let is_named =
+                    argument.name.as_ref().is_some_and(|name| name.name == "from_logits");
+                is_named
+                    && matches!(&argument.value.kind, ExprKind::Name(value) if value.name == "true")
             });
             Some(if from_logits { Scores::Logits } else { form })
         }
@@ -78,14 +83,22 @@ mod tests {
     use super::*;
 
     fn scores(loss: &str) -> Option<Scores> {
-        let source = format!("model M(X[N, 2]) -> (Y) {{ Y = X |> Dense(2); }}\ntrain M {{ loss = {loss}; }}");
+        let source = format!(
+            "model M(X[N, 2]) -> (Y) {{ Y = X |> Dense(2); }}\ntrain M {{ loss = {loss}; }}"
+        );
         Scores::of_model(&Model::compile(&source).unwrap(), None)
     }
 
     #[test]
     fn losses() {
-        assert_eq!(scores("SparseCategoricalCrossentropy(from_logits = true)"), Some(Scores::Logits));
-        assert_eq!(scores("CategoricalCrossentropy(label_smoothing = 0.1)"), Some(Scores::Probabilities));
+        assert_eq!(
+            scores("SparseCategoricalCrossentropy(from_logits = true)"),
+            Some(Scores::Logits)
+        );
+        assert_eq!(
+            scores("CategoricalCrossentropy(label_smoothing = 0.1)"),
+            Some(Scores::Probabilities)
+        );
         assert_eq!(scores("binary_crossentropy(from_logits = false)"), Some(Scores::Probabilities));
         assert_eq!(scores("MeanSquaredError"), None);
     }
@@ -95,6 +108,9 @@ mod tests {
         assert_eq!(Scores::Logits.probabilities(&[0.0]), [0.5, 0.5]);
         assert_eq!(Scores::Logits.probabilities(&[1000.0, 1000.0]), [0.5, 0.5]);
         assert_eq!(Scores::Probabilities.probabilities(&[0.25]), [0.75, 0.25]);
-        assert_eq!(most_probable(&[0.25, f64::NAN, 0.5, 0.25], 3), [(2, 0.5), (0, 0.25), (3, 0.25)]);
+        assert_eq!(
+            most_probable(&[0.25, f64::NAN, 0.5, 0.25], 3),
+            [(2, 0.5), (0, 0.25), (3, 0.25)]
+        );
     }
 }

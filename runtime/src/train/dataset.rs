@@ -59,7 +59,8 @@ pub trait Dataset: Sync {
 
 /// Returns the numbers below `count`, which is as large as a dataset says.
 pub(super) fn numbers(count: usize) -> Result<Vec<usize>, Error> {
-    let mut numbers = with_room(count).ok_or_else(|| Error::data(format!("{count} samples are too many")))?;
+    let mut numbers =
+        with_room(count).ok_or_else(|| Error::data(format!("{count} samples are too many")))?;
     numbers.extend(0..count);
     Ok(numbers)
 }
@@ -83,14 +84,22 @@ impl Arrays {
     ///
     /// # Errors
     /// [`Error::Data`] if the tensor has rank 0, or a different number of samples.
-    pub fn with(mut self, role: ColumnRole, name: Option<&str>, tensor: Tensor) -> Result<Arrays, Error> {
-        let called = name.map_or_else(|| format!("{role:?}").to_lowercase(), |name| format!("`{name}`"));
+    pub fn with(
+        mut self,
+        role: ColumnRole,
+        name: Option<&str>,
+        tensor: Tensor,
+    ) -> Result<Arrays, Error> {
+        let called =
+            name.map_or_else(|| format!("{role:?}").to_lowercase(), |name| format!("`{name}`"));
         let Some((&samples, shape)) = tensor.shape().split_first() else {
             return Err(Error::data(format!("{called} is one number, and has no axis of samples")));
         };
         if !self.columns.is_empty() && samples != self.len() {
             let others = self.len();
-            return Err(Error::data(format!("{called} has {samples} samples, and the others have {others}")));
+            return Err(Error::data(format!(
+                "{called} has {samples} samples, and the others have {others}"
+            )));
         }
         let ty = TensorType::new(tensor.dtype(), shape);
         self.columns.push((Column { role, name: name.map(str::to_owned), ty }, tensor));
@@ -111,14 +120,19 @@ impl Dataset for Arrays {
         let rows = |(column, tensor): &(Column, Tensor)| {
             let too_large = || Error::data("a batch is too large".to_owned());
             let row = column.ty.elements().saturating_mul(tensor.dtype().size());
-            let mut bytes: Vec<u8> = row.checked_mul(samples.len()).and_then(with_room).ok_or_else(too_large)?;
+            let mut bytes: Vec<u8> =
+                row.checked_mul(samples.len()).and_then(with_room).ok_or_else(too_large)?;
             for &sample in samples {
                 if sample >= self.len() {
-                    return Err(Error::data(format!("there is no sample {sample}: there are {}", self.len())));
+                    return Err(Error::data(format!(
+                        "there is no sample {sample}: there are {}",
+                        self.len()
+                    )));
                 }
                 bytes.extend_from_slice(&tensor.bytes()[sample * row..][..row]);
             }
-            let shape: Vec<usize> = [samples.len()].into_iter().chain(column.ty.shape.iter().copied()).collect();
+            let shape: Vec<usize> =
+                [samples.len()].into_iter().chain(column.ty.shape.iter().copied()).collect();
             let rows = Tensor::from_bytes(TensorType::new(column.ty.dtype, shape), bytes);
             rows.ok_or_else(too_large)
         };
@@ -154,7 +168,8 @@ impl Dataset for Part<'_> {
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
         let number = |&sample: &usize| {
-            let missing = || Error::data(format!("there is no sample {sample}: there are {}", self.len()));
+            let missing =
+                || Error::data(format!("there is no sample {sample}: there are {}", self.len()));
             self.samples.get(sample).copied().ok_or_else(missing)
         };
         self.data.batch(&samples.iter().map(number).collect::<Result<Vec<usize>, Error>>()?)

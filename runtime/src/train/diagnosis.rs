@@ -77,7 +77,8 @@ pub fn first_bad(
     let wanted: Vec<NodeId> = order.into_iter().filter(is_computed).collect();
     let names: Vec<(String, Option<Span>)> =
         wanted.iter().map(|id| (graph.value_name(*id), graph.node(*id).span)).collect();
-    graph.outputs = wanted.iter().enumerate().map(|(number, id)| (format!("v{number}"), *id)).collect();
+    graph.outputs =
+        wanted.iter().enumerate().map(|(number, id)| (format!("v{number}"), *id)).collect();
     let mut store = Store::default();
     let session = builder::session(graph, device, sources, Options::default(), &mut store);
     let mut session: Session = pollster::block_on(session)?;

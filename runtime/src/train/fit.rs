@@ -34,9 +34,11 @@ impl Validation<'_> {
     /// Returns the number of samples that training leaves out.
     fn samples(&self, samples: usize) -> Result<usize, Error> {
         match *self {
-            Validation::Fraction(fraction) if !(0.0..1.0).contains(&fraction) => Err(Error::data(format!(
-                "a fraction of {fraction} is kept back for validation: it is at least 0, and below 1"
-            ))),
+            Validation::Fraction(fraction) if !(0.0..1.0).contains(&fraction) => {
+                Err(Error::data(format!(
+                    "a fraction of {fraction} is kept back for validation: it is at least 0, and below 1"
+                )))
+            }
             Validation::Fraction(fraction) => Ok(Validation::kept_back(fraction, samples)),
             Validation::Set(_) => Ok(0),
         }
@@ -107,7 +109,9 @@ impl Epoch {
     /// Returns all results. Names of validation results start with `val_`.
     pub fn results(&self) -> impl Iterator<Item = (String, Reading)> + '_ {
         let training = self.training.iter().cloned();
-        training.chain(self.validation.iter().map(|(name, value)| (format!("val_{name}"), value.clone())))
+        training.chain(
+            self.validation.iter().map(|(name, value)| (format!("val_{name}"), value.clone())),
+        )
     }
 
     /// Returns a result by its name. `None` for lists and unknown names.
@@ -152,7 +156,11 @@ impl<'a> Fit<'a> {
         self
     }
 
-    pub(super) fn run(self, trainer: &mut Trainer, data: &dyn Dataset) -> Result<Vec<Epoch>, Error> {
+    pub(super) fn run(
+        self,
+        trainer: &mut Trainer,
+        data: &dyn Dataset,
+    ) -> Result<Vec<Epoch>, Error> {
         let Fit { epochs, batch_size, shuffle, validation, class_weights, mut callbacks } = self;
         let settings = trainer.settings();
         let batch_size = batch_size.unwrap_or(settings.batch_size);
@@ -160,7 +168,8 @@ impl<'a> Fit<'a> {
             return Err(Error::data("a batch has at least one sample".to_owned()));
         }
         let data = trainer.typed(data, batch_size);
-        let kept_back = validation.as_ref().map_or(Ok(0), |validation| validation.samples(data.len()))?;
+        let kept_back =
+            validation.as_ref().map_or(Ok(0), |validation| validation.samples(data.len()))?;
         let count = data.len() - kept_back;
         if count == 0 {
             return Err(Error::data("there are no samples to train on".to_owned()));
@@ -200,7 +209,8 @@ impl<'a> Fit<'a> {
         }
         callbacks.iter_mut().try_for_each(|callback| callback.begin())?;
         let epochs = epochs.unwrap_or(settings.epochs);
-        let mut run = Run { trained, validated, epochs, batch_size, shuffle, callbacks, checked: false };
+        let mut run =
+            Run { trained, validated, epochs, batch_size, shuffle, callbacks, checked: false };
         let first = trainer.epoch;
         // A resumed run that a callback had ended stays ended. A new one makes a step, so that it
         // can be resumed.
@@ -259,7 +269,8 @@ impl Run<'_, '_> {
             trainer.history.push(Epoch { epoch, training, validation: Vec::new(), seconds: 0.0 });
         }
         let validation = match self.validated {
-            Some(set) => trainer.evaluate_until(set, batch_size, &|| self.callbacks.iter().any(|c| c.stops()))?,
+            Some(set) => trainer
+                .evaluate_until(set, batch_size, &|| self.callbacks.iter().any(|c| c.stops()))?,
             None => Some(Vec::new()),
         };
         let Some(validation) = validation else { return Ok(false) };
@@ -268,7 +279,9 @@ impl Run<'_, '_> {
         (results.validation, results.seconds) = (validation, began.elapsed().as_secs_f64());
         let results = results.clone();
         let mut progress = self.progress(trainer, epoch, self.steps(), began);
-        self.callbacks.iter_mut().try_for_each(|callback| callback.epoch(&mut progress, &results))?;
+        self.callbacks
+            .iter_mut()
+            .try_for_each(|callback| callback.epoch(&mut progress, &results))?;
         Ok(!stop && !progress.stop)
     }
 
@@ -277,7 +290,13 @@ impl Run<'_, '_> {
         self.trained.len().div_ceil(self.batch_size)
     }
 
-    fn progress<'t>(&self, trainer: &'t mut Trainer, epoch: usize, step: usize, began: Instant) -> Progress<'t> {
+    fn progress<'t>(
+        &self,
+        trainer: &'t mut Trainer,
+        epoch: usize,
+        step: usize,
+        began: Instant,
+    ) -> Progress<'t> {
         let (epochs, steps, elapsed) = (self.epochs, self.steps(), began.elapsed());
         let has_validation = self.validated.is_some();
         Progress { epoch, epochs, step, steps, elapsed, stop: false, has_validation, trainer }
@@ -299,12 +318,18 @@ impl Run<'_, '_> {
 
 /// Checks after the first step, not after the first epoch, that there are the results that
 /// callbacks watch.
-fn check_watched(callbacks: &[Box<dyn Callback + '_>], progress: &mut Progress) -> Result<(), Error> {
+fn check_watched(
+    callbacks: &[Box<dyn Callback + '_>],
+    progress: &mut Progress,
+) -> Result<(), Error> {
     if callbacks.iter().all(|callback| callback.watches().is_none()) {
         return Ok(());
     }
     let results = progress.results_of_epoch()?;
-    callbacks.iter().filter_map(|callback| callback.watches()).try_for_each(|monitor| monitor.check(&results))
+    callbacks
+        .iter()
+        .filter_map(|callback| callback.watches())
+        .try_for_each(|monitor| monitor.check(&results))
 }
 
 /// Calls `use_batch` with each batch until it returns false. Another thread prepares the next batch

@@ -72,7 +72,9 @@ impl Log {
         row += &format!(",{:.3}\n", epoch.seconds);
         match &self.header {
             Some(before) if *before != header => {
-                let what = format!("its columns are {before}, and those of this run {header}: log to another file");
+                let what = format!(
+                    "its columns are {before}, and those of this run {header}: log to another file"
+                );
                 Err(Error::data(format!("{}: {what}", self.path.display())))
             }
             Some(_) => Ok(row),
@@ -112,7 +114,11 @@ impl Callback for Log {
     }
 
     fn begin(&mut self) -> Result<(), Error> {
-        if self.special.is_none() && std::mem::take(&mut self.behind) { self.write("") } else { Ok(()) }
+        if self.special.is_none() && std::mem::take(&mut self.behind) {
+            self.write("")
+        } else {
+            Ok(())
+        }
     }
 
     fn epoch(&mut self, _: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
@@ -128,7 +134,9 @@ fn is_table(path: &Path) -> bool {
 fn read(path: &Path) -> Result<String, Error> {
     match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        read => read.map_err(|error| Error::data(format!("cannot read {}: {error}", path.display()))),
+        read => {
+            read.map_err(|error| Error::data(format!("cannot read {}: {error}", path.display())))
+        }
     }
 }
 

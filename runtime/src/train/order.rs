@@ -61,12 +61,18 @@ impl Split {
 /// Lets training have a sample of each class, in exchange for one of a class with more, the largest
 /// first. `samples` are sorted by class.
 fn leave_each_class(samples: &[usize], classes: &[i64], is_kept: &mut [bool]) {
-    let mut groups: Vec<&[usize]> = samples.chunk_by(|&one, &other| classes[one] == classes[other]).collect();
+    let mut groups: Vec<&[usize]> =
+        samples.chunk_by(|&one, &other| classes[one] == classes[other]).collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
     // All samples but one that training has of each class.
-    let left = |group: &&[usize]| group.iter().copied().filter(|&sample| !is_kept[sample]).skip(1).collect::<Vec<_>>();
+    let left = |group: &&[usize]| {
+        group.iter().copied().filter(|&sample| !is_kept[sample]).skip(1).collect::<Vec<_>>()
+    };
     let spare: Vec<usize> = groups.iter().flat_map(left).collect();
-    let taken = groups.iter().filter(|group| group.iter().all(|&sample| is_kept[sample])).map(|group| group[0]);
+    let taken = groups
+        .iter()
+        .filter(|group| group.iter().all(|&sample| is_kept[sample]))
+        .map(|group| group[0]);
     let taken: Vec<usize> = taken.collect();
     for (spare, taken) in spare.into_iter().zip(taken) {
         (is_kept[spare], is_kept[taken]) = (true, false);
@@ -76,7 +82,8 @@ fn leave_each_class(samples: &[usize], classes: &[i64], is_kept: &mut [bool]) {
 /// Returns the class of each sample, if there is one integer target.
 fn classes(data: &dyn Dataset) -> Option<Vec<i64>> {
     let columns = data.columns();
-    let mut targets = columns.iter().enumerate().filter(|(_, column)| column.role == ColumnRole::Target);
+    let mut targets =
+        columns.iter().enumerate().filter(|(_, column)| column.role == ColumnRole::Target);
     let (Some((target, column)), None) = (targets.next(), targets.next()) else { return None };
     if column.ty.dtype.is_float() || column.ty.elements() != 1 {
         return None;
@@ -127,7 +134,8 @@ mod tests {
 
     #[test]
     fn an_epoch_has_each_sample_once_and_an_order_of_its_own() {
-        let (first, again, second) = (order(100, Some((7, 0))), order(100, Some((7, 0))), order(100, Some((7, 1))));
+        let (first, again, second) =
+            (order(100, Some((7, 0))), order(100, Some((7, 0))), order(100, Some((7, 1))));
         let (first, again, second) = (first.unwrap(), again.unwrap(), second.unwrap());
         assert_eq!(first, again);
         assert_ne!(first, second);
@@ -145,7 +153,11 @@ mod tests {
             TensorType::new(DType::I32, [classes.len()]),
             classes.iter().map(|&class| Scalar::i32(class)),
         );
-        Arrays::new(Tensor::from_f32([classes.len()], &vec![0.0; classes.len()]).unwrap(), y.unwrap()).unwrap()
+        Arrays::new(
+            Tensor::from_f32([classes.len()], &vec![0.0; classes.len()]).unwrap(),
+            y.unwrap(),
+        )
+        .unwrap()
     }
 
     proptest::proptest! {

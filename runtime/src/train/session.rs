@@ -33,14 +33,23 @@ impl Session {
     ///
     /// # Errors
     /// The errors of [`Trainer::evaluate`].
-    pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, Reading)>, Error> {
+    pub fn evaluate(
+        &mut self,
+        data: &dyn Dataset,
+        batch_size: usize,
+    ) -> Result<Vec<(String, Reading)>, Error> {
         self.trainer()?.evaluate(data, batch_size)
     }
 
     /// Returns a trainer of the session's model that starts with the session's weights.
     fn trainer(&mut self) -> Result<Trainer, Error> {
-        let missing = || Error::data("a session that was not made from a program has nothing to train".to_owned());
-        let Origin { model, device, entry, mut bindings, limits } = self.origin.clone().ok_or_else(missing)?;
+        let missing = || {
+            Error::data(
+                "a session that was not made from a program has nothing to train".to_owned(),
+            )
+        };
+        let Origin { model, device, entry, mut bindings, limits } =
+            self.origin.clone().ok_or_else(missing)?;
         // A trainer takes the inputs' shapes from the data.
         bindings.inputs.retain(|_, binding| !matches!(binding, Binding::Tensor(_)));
         bindings.sizes.clear();

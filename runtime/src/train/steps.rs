@@ -11,7 +11,9 @@ use std::collections::{HashMap, HashSet};
 
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
-use tile_compiler::lower::{Binding, InputRange, Network, Role, Targets, Weight, WeightKind, lower, train};
+use tile_compiler::lower::{
+    Binding, InputRange, Network, Role, Targets, Weight, WeightKind, lower, train,
+};
 use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
 
@@ -135,7 +137,8 @@ impl Steps {
     ) -> Result<&mut Step, Error> {
         let key = Key { mode, columns: columns.to_vec(), batch };
         if !self.running || self.steps.last().is_none_or(|last| last.key != key) {
-            if let Some(last) = self.steps.last_mut().filter(|_| std::mem::take(&mut self.running)) {
+            if let Some(last) = self.steps.last_mut().filter(|_| std::mem::take(&mut self.running))
+            {
                 last.session.detach(&mut self.store)?;
             }
             let step = match self.steps.iter().position(|step| step.key == key) {
@@ -194,8 +197,10 @@ impl Steps {
     /// Returns the values of a file loaded before any step was compiled, sorted by the paths of
     /// their weights.
     pub fn waiting(&self) -> Vec<(String, Tensor)> {
-        let loaded = self.loaded.iter().filter(|_| self.weights.is_empty()).flat_map(Loaded::values);
-        let mut values: Vec<_> = loaded.map(|(path, value)| (path.clone(), value.clone())).collect();
+        let loaded =
+            self.loaded.iter().filter(|_| self.weights.is_empty()).flat_map(Loaded::values);
+        let mut values: Vec<_> =
+            loaded.map(|(path, value)| (path.clone(), value.clone())).collect();
         values.sort_by(|(a, _), (b, _)| a.cmp(b));
         values
     }
@@ -213,14 +218,19 @@ impl Steps {
         self.loaded = Some(loaded);
         // Files with other names are checked now if the weights are known, so that saving before
         // the next step writes paths.
-        if is_plain || weights.is_empty() { Ok(()) } else { self.check_loaded(&weights, Mode::Predict) }
+        if is_plain || weights.is_empty() {
+            Ok(())
+        } else {
+            self.check_loaded(&weights, Mode::Predict)
+        }
     }
 
     /// Checks that loaded files have the expected weights, and gives their values to these.
     fn check_loaded(&mut self, weights: &[Weight], mode: Mode) -> Result<(), Error> {
         let Some(Loaded { mut files, options, all }) = self.loaded.take() else { return Ok(()) };
         let with_optimizer = all && mode == Mode::Train;
-        let names = files.iter().flat_map(|file| &file.entries.tensors).map(|(name, _)| name.clone());
+        let names =
+            files.iter().flat_map(|file| &file.entries.tensors).map(|(name, _)| name.clone());
         let names: HashSet<String> = names.collect();
         let counted = names.contains(Network::LOSS_SUM);
         // The loss may be new in training, with weights that the file lacks.
@@ -231,11 +241,13 @@ impl Steps {
             Role::Metric => with_optimizer && counted,
         };
         let expected = weights.iter().filter(wanted);
-        let expected: Vec<_> = expected.map(|weight| (weight.path.clone(), weight.ty.clone())).collect();
+        let expected: Vec<_> =
+            expected.map(|weight| (weight.path.clone(), weight.ty.clone())).collect();
         let entries: Vec<Entries> = files.iter().map(|file| file.entries.clone()).collect();
         let assigned = weights::assign(&expected, &entries, &options, with_optimizer);
         let Assigned { pairs, report } = assigned.map_err(Error::Weights)?;
-        let types: HashMap<&str, DType> = expected.iter().map(|(path, ty)| (path.as_str(), ty.dtype)).collect();
+        let types: HashMap<&str, DType> =
+            expected.iter().map(|(path, ty)| (path.as_str(), ty.dtype)).collect();
         for Pair { file, recipe, path } in pairs {
             let values = &mut files[file].values;
             let value = match recipe.whole_entry() {
@@ -247,7 +259,8 @@ impl Steps {
                 let dtype = dtype.unwrap_or(value.dtype());
                 weights::converted(value, dtype)
             });
-            let value = value.ok_or_else(|| Error::Weights(weights::not_made(&options.sources[file], &path)))?;
+            let value = value
+                .ok_or_else(|| Error::Weights(weights::not_made(&options.sources[file], &path)))?;
             self.given.insert(path, value);
         }
         self.report = report;
@@ -297,7 +310,9 @@ impl Steps {
                     Network::target(&name)
                 }),
                 ColumnRole::Weight if ty.dtype != DType::F32 => {
-                    return Err(Error::data(format!("the weights of {batch} samples are {ty}, and should be f32")));
+                    return Err(Error::data(format!(
+                        "the weights of {batch} samples are {ty}, and should be f32"
+                    )));
                 }
                 ColumnRole::Weight => {
                     targets.weights = Some(ty.shape.to_vec());
@@ -311,17 +326,26 @@ impl Steps {
             Mode::Predict | Mode::Adapt(_) => lower(checked, entry, &bindings),
             Mode::Train | Mode::Evaluate => train(checked, entry, &bindings, &targets),
         };
-        let faulty = |diagnostics| Error::Program { sources: program.model.sources().clone(), diagnostics };
+        let faulty =
+            |diagnostics| Error::Program { sources: program.model.sources().clone(), diagnostics };
         let network = network.map_err(faulty)?;
         // A program that takes its inputs as targets does not use those of the data.
         let graph = &network.graph;
-        let is_used = |name: &String| graph.inputs.iter().any(|&input| graph.node(input).op.given_name() == Some(name));
+        let is_used = |name: &String| {
+            graph.inputs.iter().any(|&input| graph.node(input).op.given_name() == Some(name))
+        };
         let inputs = inputs.into_iter().map(|name| name.filter(is_used)).collect();
         Ok((network, inputs))
     }
 
     /// Returns the graph of a step.
-    pub fn graph(&self, program: &Program, mode: Mode, columns: &[Column], batch: usize) -> Result<Graph, Error> {
+    pub fn graph(
+        &self,
+        program: &Program,
+        mode: Mode,
+        columns: &[Column],
+        batch: usize,
+    ) -> Result<Graph, Error> {
         let key = Key { mode, columns: columns.to_vec(), batch };
         Ok(Steps::network(program, &key)?.0.graph)
     }
@@ -329,9 +353,12 @@ impl Steps {
     fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
         let (network, inputs) = Steps::network(program, &key)?;
         let Network { graph, weights, initial, adapts, ranges, .. } = network;
-        if let Some((name, _)) = graph.outputs.iter().find(|(name, _)| ["epoch", "seconds"].contains(&name.as_str())) {
-            let what =
-                format!("a metric is called `{name}`, as what an epoch has beside its results: give it another name");
+        if let Some((name, _)) =
+            graph.outputs.iter().find(|(name, _)| ["epoch", "seconds"].contains(&name.as_str()))
+        {
+            let what = format!(
+                "a metric is called `{name}`, as what an epoch has beside its results: give it another name"
+            );
             return Err(Error::data(what));
         }
         let mode = &key.mode;
@@ -348,12 +375,19 @@ impl Steps {
         let sources = program.model.sources();
         // The session owns the store's weights from `Session::attach` to `Session::detach`.
         let options = Options { updates: true, ..Options::default() };
-        let mut session =
-            pollster::block_on(builder::session(graph, &program.device, sources, options, &mut self.store))?;
-        let metrics =
-            weights.iter().filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));
+        let mut session = pollster::block_on(builder::session(
+            graph,
+            &program.device,
+            sources,
+            options,
+            &mut self.store,
+        ))?;
+        let metrics = weights
+            .iter()
+            .filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));
         let metrics: HashSet<&str> = metrics.map(|weight| weight.path.as_str()).collect();
-        let counted = initial.outputs.iter().filter(|(path, _)| metrics.contains(path.as_str())).cloned();
+        let counted =
+            initial.outputs.iter().filter(|(path, _)| metrics.contains(path.as_str())).cloned();
         self.zeros.extend(first_values(initial.part(counted.collect()), 0)?);
         session.keep_initial(initial);
         Ok(Step { key, session, inputs, weights, ranges })
@@ -375,8 +409,9 @@ impl Steps {
 impl Step {
     /// Returns the weights that the optimizer changes.
     pub fn trained(&self) -> impl Iterator<Item = &Weight> {
-        let is_trained =
-            |weight: &&Weight| weight.kind == WeightKind::Param && matches!(weight.role, Role::Model | Role::Loss);
+        let is_trained = |weight: &&Weight| {
+            weight.kind == WeightKind::Param && matches!(weight.role, Role::Model | Role::Loss)
+        };
         let changes = |path: &str| self.session.outputs().any(|(name, _)| name == path);
         self.weights.iter().filter(is_trained).filter(move |weight| changes(&weight.path))
     }
@@ -394,10 +429,13 @@ impl Step {
     /// Returns the mean loss over all samples since the metrics were reset, and the metrics.
     pub fn results(&self) -> Result<Vec<(String, Reading)>, Error> {
         let number = |tensor: Tensor| tensor.get(0).to_f64();
-        let (sum, count) = (self.session.get(Network::LOSS_SUM)?, self.session.get(Network::LOSS_COUNT)?);
-        let mut results = vec![(Network::LOSS.to_owned(), Reading::Number(number(sum) / number(count)))];
+        let (sum, count) =
+            (self.session.get(Network::LOSS_SUM)?, self.session.get(Network::LOSS_COUNT)?);
+        let mut results =
+            vec![(Network::LOSS.to_owned(), Reading::Number(number(sum) / number(count)))];
         let is_weight = |name: &str| self.weights.iter().any(|weight| weight.path == name);
-        let outputs: Vec<String> = self.session.outputs().map(|(name, _)| name.to_owned()).collect();
+        let outputs: Vec<String> =
+            self.session.outputs().map(|(name, _)| name.to_owned()).collect();
         for name in outputs.into_iter().filter(|name| name != Network::LOSS && !is_weight(name)) {
             results.push((name.clone(), Reading::of(&self.session.output(&name)?)));
         }

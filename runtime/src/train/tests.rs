@@ -19,8 +19,9 @@ fn a_step_is_one_submission() {
     let Ok(device) = Device::wgpu(0) else { return };
     let Some(gpu) = Gpu::of(&device) else { return };
     let value = |n: usize| ((n * 7919 + 13) % 101) as f32 / 50.0 - 1.0;
-    let tensor =
-        |columns: usize| Tensor::from_f32([12, columns], &(0..12 * columns).map(value).collect::<Vec<_>>()).unwrap();
+    let tensor = |columns: usize| {
+        Tensor::from_f32([12, columns], &(0..12 * columns).map(value).collect::<Vec<_>>()).unwrap()
+    };
     let data = Arrays::new(tensor(3), tensor(2)).unwrap();
     let mut trainer = Model::compile(PROGRAM).unwrap().trainer(&device).build().unwrap();
     let (whole, part): (Vec<usize>, Vec<usize>) = ((0..8).collect(), (8..12).collect());

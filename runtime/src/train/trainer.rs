@@ -110,7 +110,8 @@ impl Trainer {
     #[cfg(feature = "data")]
     pub fn wanted(&self) -> crate::data::folder::Wanted {
         let Program { model, entry, bindings, inputs, outputs, .. } = &self.program;
-        let declared = |name: &String| (name.clone(), model.declared(entry.as_deref(), name, bindings));
+        let declared =
+            |name: &String| (name.clone(), model.declared(entry.as_deref(), name, bindings));
         crate::data::folder::Wanted {
             inputs: inputs.iter().map(declared).collect(),
             outputs: outputs.clone(),
@@ -144,8 +145,14 @@ impl Trainer {
     pub fn weights(&mut self) -> Result<Vec<(String, Tensor)>, Error> {
         self.wait()?;
         let mut values = Vec::new();
-        for weight in self.steps.weights.iter().filter(|weight| matches!(weight.role, Role::Model | Role::Loss)) {
-            values.extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
+        for weight in self
+            .steps
+            .weights
+            .iter()
+            .filter(|weight| matches!(weight.role, Role::Model | Role::Loss))
+        {
+            values
+                .extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
         }
         Ok(values)
     }
@@ -164,14 +171,28 @@ impl Trainer {
         }
         let columns = data.columns();
         let samples = numbers(data.len())?;
-        let elements =
-            columns.iter().filter(|column| column.role == ColumnRole::Input).map(|column| column.ty.elements());
+        let elements = columns
+            .iter()
+            .filter(|column| column.role == ColumnRole::Input)
+            .map(|column| column.ty.elements());
         let together = batch_size.max(ADAPTED_TOGETHER / elements.sum::<usize>().max(1));
-        self.steps.get(&self.program, Mode::Train, &columns, batch_size.min(data.len()), self.seed)?;
+        self.steps.get(
+            &self.program,
+            Mode::Train,
+            &columns,
+            batch_size.min(data.len()),
+            self.seed,
+        )?;
         for path in self.steps.adapts.clone() {
             for part in samples.chunks(together) {
                 let batch = data.batch(part)?;
-                let step = self.steps.get(&self.program, Mode::Adapt(path.clone()), &columns, part.len(), self.seed)?;
+                let step = self.steps.get(
+                    &self.program,
+                    Mode::Adapt(path.clone()),
+                    &columns,
+                    part.len(),
+                    self.seed,
+                )?;
                 step.set(&batch)?;
                 step.session.seed(self.seed, 0)?;
                 pollster::block_on(step.session.step(&[])?.take())?;
@@ -196,7 +217,12 @@ impl Trainer {
     /// # Errors
     /// [`Error::Program`] if the program does not fit the data, and those of the device. Results
     /// found before an error are kept.
-    pub fn tune(&mut self, data: &dyn Dataset, batch_size: usize, tune: Tune) -> Result<Tuning, Error> {
+    pub fn tune(
+        &mut self,
+        data: &dyn Dataset,
+        batch_size: usize,
+        tune: Tune,
+    ) -> Result<Tuning, Error> {
         let columns = self.typed(data, batch_size).columns();
         let samples = batch_size.min(data.len());
         let Program { device, model, .. } = &self.program;
@@ -218,7 +244,8 @@ impl Trainer {
     /// Returns the number of elements of the model's weights that training changes. It is 0 before
     /// the first step.
     pub fn parameters(&self) -> usize {
-        let is_trained = |weight: &&Weight| weight.role == Role::Model && weight.kind == WeightKind::Param;
+        let is_trained =
+            |weight: &&Weight| weight.role == Role::Model && weight.kind == WeightKind::Param;
         self.steps.weights.iter().filter(is_trained).map(|weight| weight.ty.elements()).sum()
     }
 
@@ -245,12 +272,15 @@ impl Trainer {
     /// Includes those of earlier steps.
     pub(super) fn train_on(&mut self, data: &dyn Dataset, batch: Vec<Tensor>) -> Result<(), Error> {
         let samples = batch.first().and_then(|tensor| tensor.shape().first().copied()).unwrap_or(0);
-        let begun = Begun { batch, columns: data.columns(), samples, number: self.step, rate: self.rate };
+        let begun =
+            Begun { batch, columns: data.columns(), samples, number: self.step, rate: self.rate };
         let watched = self.prepared(&begun)?.session.step(&[Network::LOSS])?;
         self.running.push_back((begun, watched));
         self.step += 1;
         self.seen += samples;
-        while self.running.len() > AHEAD || self.running.front().is_some_and(|(_, watched)| watched.is_here()) {
+        while self.running.len() > AHEAD
+            || self.running.front().is_some_and(|(_, watched)| watched.is_here())
+        {
             self.look()?;
         }
         Ok(())
@@ -258,11 +288,16 @@ impl Trainer {
 
     /// Returns the compiled step with all its inputs set.
     fn prepared(&mut self, begun: &Begun) -> Result<&mut Step, Error> {
-        let step = self.steps.get(&self.program, Mode::Train, &begun.columns, begun.samples, self.seed)?;
+        let step =
+            self.steps.get(&self.program, Mode::Train, &begun.columns, begun.samples, self.seed)?;
         step.set(&begun.batch)?;
         step.session.seed(self.seed, begun.number as u32)?;
-        for (name, value) in [(Network::STEP, (begun.number + 1) as f64), (Network::RATE, begun.rate)] {
-            if let Some(value) = Tensor::from_f32([], &[value as f32]).filter(|_| step.session.has_input(name)) {
+        for (name, value) in
+            [(Network::STEP, (begun.number + 1) as f64), (Network::RATE, begun.rate)]
+        {
+            if let Some(value) =
+                Tensor::from_f32([], &[value as f32]).filter(|_| step.session.has_input(name))
+            {
                 step.session.set(name, &value)?;
             }
         }
@@ -329,13 +364,17 @@ impl Trainer {
                     true => error
                         .saying(format!("`{}` had {} before this step", bad.name, bad.what))
                         .help("the gradient of an earlier step, whose loss was finite, was not"),
-                    false => error.saying(format!("`{}` is the first tensor with {}", bad.name, bad.what)),
+                    false => error
+                        .saying(format!("`{}` is the first tensor with {}", bad.name, bad.what)),
                 };
                 error = match cause {
                     Some(cause) => error.help(cause),
                     None => error,
                 };
-                Error::Program { sources: self.program.model.sources().clone(), diagnostics: vec![error] }
+                Error::Program {
+                    sources: self.program.model.sources().clone(),
+                    diagnostics: vec![error],
+                }
             }
             Err(error) => error,
             // In another order of computation every tensor is finite.
@@ -355,13 +394,19 @@ impl Trainer {
         let Trainer { program, steps, .. } = self;
         let graph = steps.graph(program, Mode::Train, &begun.columns, begun.samples)?;
         match steps.last() {
-            Some(step) => first_bad(graph, &program.device, program.model.sources(), &|name| step.session.get(name)),
+            Some(step) => first_bad(graph, &program.device, program.model.sources(), &|name| {
+                step.session.get(name)
+            }),
             None => Ok(None),
         }
     }
 
     /// Resets the metrics for a new epoch, or keeps them to continue one.
-    pub(super) fn begin_epoch(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<(), Error> {
+    pub(super) fn begin_epoch(
+        &mut self,
+        data: &dyn Dataset,
+        batch_size: usize,
+    ) -> Result<(), Error> {
         let samples = batch_size.min(data.len());
         self.steps.get(&self.program, Mode::Train, &data.columns(), samples, self.seed)?;
         if self.seen == 0 { self.steps.reset_metrics() } else { Ok(()) }
@@ -377,19 +422,29 @@ impl Trainer {
     ///
     /// # Errors
     /// The errors of [`Trainer::fit`].
-    pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Vec<(String, Reading)>, Error> {
+    pub fn evaluate(
+        &mut self,
+        data: &dyn Dataset,
+        batch_size: usize,
+    ) -> Result<Vec<(String, Reading)>, Error> {
         self.wait()?;
         if data.is_empty() {
             return Ok(Vec::new());
         }
         let data = self.typed(data, batch_size);
-        let ranges = self.ranges(Mode::Evaluate, &data.columns(), batch_size.max(1).min(data.len()))?;
+        let ranges =
+            self.ranges(Mode::Evaluate, &data.columns(), batch_size.max(1).min(data.len()))?;
         let data = self.checked(&data, &ranges, "")?;
         Ok(self.evaluate_until(&data, batch_size, &|| false)?.unwrap_or_default())
     }
 
     /// Returns the numbers that the program expects in the inputs of a step.
-    pub(super) fn ranges(&mut self, mode: Mode, columns: &[Column], samples: usize) -> Result<Vec<InputRange>, Error> {
+    pub(super) fn ranges(
+        &mut self,
+        mode: Mode,
+        columns: &[Column],
+        samples: usize,
+    ) -> Result<Vec<InputRange>, Error> {
         Ok(self.steps.get(&self.program, mode, columns, samples, self.seed)?.ranges.clone())
     }
 
@@ -423,12 +478,15 @@ impl Trainer {
                 self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
                 self.steps.reset_metrics()?;
             }
-            let step = self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
+            let step =
+                self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
             step.set(&batch)?;
             step.session.seed(self.seed, number as u32)?;
             running.push_back(step.session.step(&[])?);
             if running.len() > AHEAD {
-                running.pop_front().map_or(Ok(Vec::new()), |step| pollster::block_on(step.take()))?;
+                running
+                    .pop_front()
+                    .map_or(Ok(Vec::new()), |step| pollster::block_on(step.take()))?;
             }
             if stops() {
                 return Ok(None);
@@ -448,14 +506,17 @@ impl Trainer {
         let mut found: Vec<(String, TensorType, Vec<u8>)> = Vec::new();
         for part in samples.chunks(batch_size.max(1)) {
             let batch = data.batch(part)?;
-            let step = self.steps.get(&self.program, Mode::Predict, &columns, part.len(), self.seed)?;
+            let step =
+                self.steps.get(&self.program, Mode::Predict, &columns, part.len(), self.seed)?;
             step.set(&batch)?;
             step.session.seed(self.seed, 0)?;
             step.session.execute()?;
             for (number, (name, tensor)) in step.session.read()?.into_iter().enumerate() {
                 let ty = tensor.ty().clone();
                 if ty.shape.first() != Some(&part.len()) {
-                    return Err(Error::data(format!("the output `{name}` is {ty}, and has no axis of samples")));
+                    return Err(Error::data(format!(
+                        "the output `{name}` is {ty}, and has no axis of samples"
+                    )));
                 }
                 match found.get_mut(number) {
                     None => found.push((name, ty, tensor.into_bytes())),
@@ -471,6 +532,8 @@ impl Trainer {
         }
         let whole = |(name, ty, bytes)| Some((name, Tensor::from_bytes(ty, bytes)?));
         let outputs: Option<Vec<_>> = found.into_iter().map(whole).collect();
-        outputs.map(Outputs::from).ok_or_else(|| Error::data("the results are too large".to_owned()))
+        outputs
+            .map(Outputs::from)
+            .ok_or_else(|| Error::data("the results are too large".to_owned()))
     }
 }

@@ -65,11 +65,16 @@ pub fn as_model_takes(
 ) -> Result<(), Error> {
     let program = model.program();
     let is_trained = matches!(settings(program, entry), Ok(Some(_)));
-    let is_model = !model.is_onnx() && program.entry(entry).is_ok_and(|entry| entry.kind == FunctionKind::Model);
+    let is_model = !model.is_onnx()
+        && program.entry(entry).is_ok_and(|entry| entry.kind == FunctionKind::Model);
     let is_meant = |dtype: DType| becomes_f32(dtype) && (is_trained || !dtype.is_float());
-    let is_open = |name: &str, array: &Tensor| !bindings.inputs.contains_key(name) && is_meant(array.dtype());
-    let inputs: Vec<String> =
-        arrays.iter().filter(|(name, array)| is_open(name, array)).map(|(name, _)| name.clone()).collect();
+    let is_open =
+        |name: &str, array: &Tensor| !bindings.inputs.contains_key(name) && is_meant(array.dtype());
+    let inputs: Vec<String> = arrays
+        .iter()
+        .filter(|(name, array)| is_open(name, array))
+        .map(|(name, _)| name.clone())
+        .collect();
     if inputs.is_empty() || !(is_trained || is_model) {
         return Ok(());
     }
@@ -83,11 +88,13 @@ pub fn as_model_takes(
     };
     let stored = if is_trained { None } else { outputs(&bindings) };
     let takes = |bindings: &Bindings| {
-        outputs(bindings).is_some_and(|outputs| stored.as_ref().is_none_or(|stored| *stored == outputs))
+        outputs(bindings)
+            .is_some_and(|outputs| stored.as_ref().is_none_or(|stored| *stored == outputs))
     };
     choose(&takes, &mut bindings, &inputs);
     for name in inputs {
-        if let (Some(Binding::Tensor(ty)), Some(array)) = (bindings.inputs.get(&name), arrays.get_mut(&name))
+        if let (Some(Binding::Tensor(ty)), Some(array)) =
+            (bindings.inputs.get(&name), arrays.get_mut(&name))
             && ty.dtype != array.dtype()
         {
             *array = to_f32(array)?;
@@ -119,9 +126,15 @@ impl Trainer {
         for column in &mut columns {
             match column.role {
                 ColumnRole::Input => {
-                    let Some(name) = column.name.clone().or_else(|| names.next().cloned()) else { continue };
-                    let shape: Vec<usize> = [samples].into_iter().chain(column.ty.shape.iter().copied()).collect();
-                    bindings.inputs.insert(name.clone(), Binding::Tensor(TensorType::new(column.ty.dtype, shape)));
+                    let Some(name) = column.name.clone().or_else(|| names.next().cloned()) else {
+                        continue;
+                    };
+                    let shape: Vec<usize> =
+                        [samples].into_iter().chain(column.ty.shape.iter().copied()).collect();
+                    bindings.inputs.insert(
+                        name.clone(),
+                        Binding::Tensor(TensorType::new(column.ty.dtype, shape)),
+                    );
                     inputs.push((name, column));
                 }
                 ColumnRole::Target if column.ty.dtype == DType::F64 => column.ty.dtype = DType::F32,
@@ -131,8 +144,9 @@ impl Trainer {
         let open = inputs.iter().filter(|(_, column)| becomes_f32(column.ty.dtype));
         let open: Vec<String> = open.map(|(name, _)| name.clone()).collect();
         if !open.is_empty() {
-            let takes =
-                |bindings: &Bindings| lower(program.model.program(), program.entry.as_deref(), bindings).is_ok();
+            let takes = |bindings: &Bindings| {
+                lower(program.model.program(), program.entry.as_deref(), bindings).is_ok()
+            };
             choose(&takes, &mut bindings, &open);
         }
         for (name, column) in inputs {
@@ -173,9 +187,22 @@ impl Dataset for Typed<'_> {
 fn to_f32(tensor: &Tensor) -> Result<Tensor, Error> {
     let values: Vec<f32> = match tensor.dtype() {
         DType::U8 => tensor.bytes().iter().map(|byte| f32::from(*byte)).collect(),
-        DType::F64 => tensor.bytes().as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b) as f32).collect(),
-        DType::I64 => tensor.bytes().as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b) as f32).collect(),
+        DType::F64 => tensor
+            .bytes()
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| f64::from_le_bytes(*b) as f32)
+            .collect(),
+        DType::I64 => tensor
+            .bytes()
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| i64::from_le_bytes(*b) as f32)
+            .collect(),
         _ => tensor.scalars().map(|value| value.to_f64() as f32).collect(),
     };
-    Tensor::from_f32(tensor.shape(), &values).ok_or_else(|| Error::data("an array is too large".to_owned()))
+    Tensor::from_f32(tensor.shape(), &values)
+        .ok_or_else(|| Error::data("an array is too large".to_owned()))
 }

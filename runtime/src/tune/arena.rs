@@ -84,7 +84,8 @@ impl<'a> Arena<'a> {
             Err(Error::Device { .. } | Error::Internal { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut contender = Contender { schedule: schedule.clone(), seconds: 0.0, executable, runs: 1 };
+        let mut contender =
+            Contender { schedule: schedule.clone(), seconds: 0.0, executable, runs: 1 };
         if !self.is_given {
             self.give(&mut contender)?;
             self.is_given = true;
@@ -105,18 +106,25 @@ impl<'a> Arena<'a> {
             once = once.min(contender.sample()?);
         }
         contender.runs = (SAMPLE / once.max(1e-9)).ceil().clamp(1.0, 1000.0) as u32;
-        contender.seconds = if contender.runs > 1 { contender.sample()? } else { once } / self.launches();
+        contender.seconds =
+            if contender.runs > 1 { contender.sample()? } else { once } / self.launches();
         Ok(Some(contender))
     }
 
     fn give(&self, contender: &mut Contender) -> Result<(), Error> {
         let mut operands = self.operands.iter().enumerate();
-        operands.try_for_each(|(number, tensor)| pollster::block_on(contender.executable.set(number, tensor)))
+        operands.try_for_each(|(number, tensor)| {
+            pollster::block_on(contender.executable.set(number, tensor))
+        })
     }
 
     /// Measures the time of `challenger` relative to that of `holder`. Below 1, the challenger is
     /// faster.
-    pub fn compare(&self, challenger: &mut Contender, holder: &mut Contender) -> Result<f64, Error> {
+    pub fn compare(
+        &self,
+        challenger: &mut Contender,
+        holder: &mut Contender,
+    ) -> Result<f64, Error> {
         if challenger.seconds > HOPELESS * holder.seconds {
             let again = challenger.sample()? / self.launches();
             if again > HOPELESS * holder.seconds {
@@ -143,8 +151,12 @@ impl<'a> Arena<'a> {
         if self.expected.is_none() {
             self.expect(contender)?;
         }
-        let Some(expected) = self.expected.as_deref().filter(|expected| !expected.is_empty()) else {
-            return Ok(Err("it cannot be checked: the reference has no finite values for what it was given".into()));
+        let Some(expected) = self.expected.as_deref().filter(|expected| !expected.is_empty())
+        else {
+            return Ok(Err(
+                "it cannot be checked: the reference has no finite values for what it was given"
+                    .into(),
+            ));
         };
         // Overwritten operands have changed.
         if self.nest.outputs.iter().any(|output| output.over.is_some()) {
@@ -152,16 +164,26 @@ impl<'a> Arena<'a> {
         }
         let outputs = pollster::block_on(contender.executable.run())?;
         let is_wrong = |written: &&Written| {
-            let found = outputs.get(written.output).filter(|output| written.position < output.ty().elements());
+            let found = outputs
+                .get(written.output)
+                .filter(|output| written.position < output.ty().elements());
             !found.is_some_and(|output| written.value.allows(output.get(written.position)))
         };
         Ok(match expected.iter().find(is_wrong) {
             None => Ok(()),
             Some(Written { output, position, value }) => {
-                let found = outputs.get(*output).map_or("nothing".into(), |output| output.get(*position).to_string());
-                let within = if value.error > 0.0 { format!(" (± {:.1e})", value.error) } else { String::new() };
+                let found = outputs
+                    .get(*output)
+                    .map_or("nothing".into(), |output| output.get(*position).to_string());
+                let within = if value.error > 0.0 {
+                    format!(" (± {:.1e})", value.error)
+                } else {
+                    String::new()
+                };
                 let (value, whose) = (value.value, "a bug of tilec or of the driver");
-                Err(format!("element {position} of output {output} is {found} and not {value}{within}, {whose}"))
+                Err(format!(
+                    "element {position} of output {output} is {found} and not {value}{within}, {whose}"
+                ))
             }
         })
     }
@@ -191,8 +213,10 @@ impl<'a> Arena<'a> {
 fn tells(expected: &[Written]) -> usize {
     let decided = || expected.iter().filter(|written| written.value.is_decided());
     let size = |written: &Written| written.value.value.to_f64().abs();
-    let largest = |output: usize| decided().filter(|w| w.output == output).map(size).fold(0.0, f64::max);
-    let largest: Vec<f64> = (0..=expected.iter().map(|w| w.output).max().unwrap_or(0)).map(largest).collect();
+    let largest =
+        |output: usize| decided().filter(|w| w.output == output).map(size).fold(0.0, f64::max);
+    let largest: Vec<f64> =
+        (0..=expected.iter().map(|w| w.output).max().unwrap_or(0)).map(largest).collect();
     decided().filter(|w| w.value.error <= largest[w.output] / TELLING).count()
 }
 
@@ -222,8 +246,14 @@ fn plan(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Option<Plan> {
         ty: ty.clone(),
         buffer,
     };
-    let mut buffers: Vec<Buffer> = nest.operands.iter().map(|ty| buffer(ty, Content::Weight)).collect::<Option<_>>()?;
-    let weights = nest.operands.iter().enumerate().map(|(number, ty)| port("in", number, ty, number)).collect();
+    let mut buffers: Vec<Buffer> =
+        nest.operands.iter().map(|ty| buffer(ty, Content::Weight)).collect::<Option<_>>()?;
+    let weights = nest
+        .operands
+        .iter()
+        .enumerate()
+        .map(|(number, ty)| port("in", number, ty, number))
+        .collect();
     let mut outputs = Vec::new();
     for (number, output) in nest.outputs.iter().enumerate() {
         outputs.push(port("out", number, &output.ty, buffers.len()));

@@ -12,7 +12,8 @@ impl Device {
     /// Returns the known result for a kernel: the seconds of its default schedule, the tuned one,
     /// and whether its search finished.
     pub(super) fn tuned_entry(&self, key: Key) -> Option<(f64, Timed, bool)> {
-        let TunedEntry { default_seconds, seconds, finished, schedule } = self.0.tuned_entry(key)?;
+        let TunedEntry { default_seconds, seconds, finished, schedule } =
+            self.0.tuned_entry(key)?;
         Some((default_seconds, Timed { schedule, seconds }, finished))
     }
 

@@ -131,8 +131,9 @@ impl Tuning {
     /// Returns the seconds of all launches of a run, under the default schedules and under the
     /// tuned ones.
     pub fn totals(&self) -> (f64, f64) {
-        let total =
-            |of: fn(&TunedKernel) -> f64| self.kernels.iter().map(|kernel| kernel.launches as f64 * of(kernel)).sum();
+        let total = |of: fn(&TunedKernel) -> f64| {
+            self.kernels.iter().map(|kernel| kernel.launches as f64 * of(kernel)).sum()
+        };
         (total(|kernel| kernel.default.seconds), total(|kernel| kernel.tuned.seconds))
     }
 }
@@ -193,7 +194,15 @@ fn tune_plan(plan: &Plan, device: &Device, tune: Tune) -> Result<Tuning, Error> 
         return Ok(Tuning { finished: true, ..Tuning::default() });
     }
     let (started, bench) = (Instant::now(), device.for_tuning());
-    let mut hall = Hall { device, bench, tune, started, stopped: false, kernels: Vec::new(), wrong: Vec::new() };
+    let mut hall = Hall {
+        device,
+        bench,
+        tune,
+        started,
+        stopped: false,
+        kernels: Vec::new(),
+        wrong: Vec::new(),
+    };
     let mut subjects = hall.qualify(plan)?;
     let total = subjects.len();
     // The kernels with the largest share come first.
@@ -201,13 +210,21 @@ fn tune_plan(plan: &Plan, device: &Device, tune: Tune) -> Result<Tuning, Error> 
     // Time that a search leaves goes to those after it, and in the second round to those that were
     // cut short.
     for _ in 0..2 {
-        let mut left: f64 = subjects.iter().filter(|subject| !subject.finished).map(Subject::share).sum();
-        for (number, subject) in subjects.iter_mut().enumerate().filter(|(_, subject)| !subject.finished) {
+        let mut left: f64 =
+            subjects.iter().filter(|subject| !subject.finished).map(Subject::share).sum();
+        for (number, subject) in
+            subjects.iter_mut().enumerate().filter(|(_, subject)| !subject.finished)
+        {
             let part = if left > 0.0 { (subject.share() / left).min(1.0) } else { 1.0 };
             let seconds = (hall.remaining().as_secs_f64() * part).max(LEAST);
             left -= subject.share();
             if hall.goes_on(subject.nest, number, total, 0, 1.0) {
-                hall.search(subject, number, total, Instant::now() + Duration::from_secs_f64(seconds))?;
+                hall.search(
+                    subject,
+                    number,
+                    total,
+                    Instant::now() + Duration::from_secs_f64(seconds),
+                )?;
             }
         }
     }
@@ -235,7 +252,14 @@ impl Hall<'_> {
     }
 
     /// Returns whether there is time left and the tuning has not been stopped.
-    fn goes_on(&mut self, nest: &Nest, number: usize, kernels: usize, measured: usize, ratio: f64) -> bool {
+    fn goes_on(
+        &mut self,
+        nest: &Nest,
+        number: usize,
+        kernels: usize,
+        measured: usize,
+        ratio: f64,
+    ) -> bool {
         let (elapsed, budget) = (self.started.elapsed(), self.tune.budget);
         let kernel = &nest.name;
         if let Some(watch) = &mut self.tune.watch {
@@ -271,22 +295,29 @@ impl Hall<'_> {
                 known: false,
             };
             let known = self.device.tuned_entry(key).filter(|(_, tuned, finished)| {
-                *finished && !self.tune.again && candidates.iter().any(|(_, schedule)| *schedule == tuned.schedule)
+                *finished
+                    && !self.tune.again
+                    && candidates.iter().any(|(_, schedule)| *schedule == tuned.schedule)
             });
             if let Some((seconds, tuned, _)) = known {
                 kernel.default.seconds = seconds;
-                self.kernels[at] = Some(TunedKernel { tuned, finished: true, known: true, ..kernel });
+                self.kernels[at] =
+                    Some(TunedKernel { tuned, finished: true, known: true, ..kernel });
                 continue;
             }
             let (tried, finished, seconds) = (Vec::new(), false, 0.0);
-            let mut subject = Subject { nest, key, launches, candidates, tried, finished, seconds, at };
+            let mut subject =
+                Subject { nest, key, launches, candidates, tried, finished, seconds, at };
             if !self.goes_on(nest, 0, plan.routines.len(), 0, 1.0) {
                 break;
             }
             let default = kernel.default.schedule.clone();
-            if let Some(contender) = allowed(self.arena(nest).and_then(|mut arena| arena.enter(&default)))?.flatten() {
+            if let Some(contender) =
+                allowed(self.arena(nest).and_then(|mut arena| arena.enter(&default)))?.flatten()
+            {
                 subject.seconds = contender.seconds;
-                (kernel.default.seconds, kernel.tuned.seconds) = (contender.seconds, contender.seconds);
+                (kernel.default.seconds, kernel.tuned.seconds) =
+                    (contender.seconds, contender.seconds);
                 kernel.measured = 1;
                 self.kernels[at] = Some(kernel);
                 subjects.push(subject);
@@ -300,13 +331,22 @@ impl Hall<'_> {
     }
 
     /// Searches the schedules of a kernel until `deadline`, and keeps the best.
-    fn search(&mut self, subject: &mut Subject, number: usize, total: usize, deadline: Instant) -> Result<(), Error> {
+    fn search(
+        &mut self,
+        subject: &mut Subject,
+        number: usize,
+        total: usize,
+        deadline: Instant,
+    ) -> Result<(), Error> {
         let Some(mut arena) = allowed(self.arena(subject.nest))? else { return Ok(()) };
         let Subject { nest, key, candidates, tried, .. } = subject;
         let (nest, key) = (*nest, *key);
-        let Some(mut default) = allowed(arena.enter(&candidates[0].1))?.flatten() else { return Ok(()) };
+        let Some(mut default) = allowed(arena.enter(&candidates[0].1))?.flatten() else {
+            return Ok(());
+        };
         let known = self.device.tuned_entry(key).map(|(_, tuned, _)| tuned.schedule);
-        let known = known.and_then(|known| candidates.iter().position(|(_, schedule)| *schedule == known));
+        let known =
+            known.and_then(|known| candidates.iter().position(|(_, schedule)| *schedule == known));
         let mut best: Option<Contender> = None;
         let state = std::cell::Cell::new((1, 1.0));
         let mut wrong = Vec::new();
@@ -317,7 +357,8 @@ impl Hall<'_> {
             |number| {
                 let (measured, ratio) = state.get();
                 state.set((measured + 1, ratio));
-                let Some(mut challenger) = allowed(arena.enter(&candidates[number].1))?.flatten() else {
+                let Some(mut challenger) = allowed(arena.enter(&candidates[number].1))?.flatten()
+                else {
                     return Ok(false);
                 };
                 let holder = best.as_mut().unwrap_or(&mut default);
@@ -326,7 +367,10 @@ impl Hall<'_> {
                     return Ok(false);
                 }
                 if let Err(what) = arena.check(&mut challenger)? {
-                    wrong.push(format!("kernel {} under {}: {what}", nest.name, challenger.schedule));
+                    wrong.push(format!(
+                        "kernel {} under {}: {what}",
+                        nest.name, challenger.schedule
+                    ));
                     return Ok(false);
                 }
                 // The gains are multiplied, because the default's seconds were measured at another
@@ -351,7 +395,11 @@ impl Hall<'_> {
         };
         let is_right = won || {
             let checked = arena.check(&mut default)?;
-            checked.map_err(|what| wrong.push(format!("kernel {} as it is by default: {what}", nest.name))).is_ok()
+            checked
+                .map_err(|what| {
+                    wrong.push(format!("kernel {} as it is by default: {what}", nest.name))
+                })
+                .is_ok()
         };
         if is_right {
             self.device.keep_tuned(key, default.seconds, &tuned, searched.finished);

@@ -62,11 +62,16 @@ pub fn operands(nest: &Nest, floats: Floats) -> Option<Vec<Tensor>> {
 }
 
 fn operand(nest: &Nest, number: usize, ty: &TensorType, floats: Floats) -> Option<Tensor> {
-    let indexed = [&nest.body, &nest.epilogue].into_iter().filter_map(|program| indexes(nest, program, number)).max();
+    let indexed = [&nest.body, &nest.epilogue]
+        .into_iter()
+        .filter_map(|program| indexes(nest, program, number))
+        .max();
     let mut numbers = Numbers(number as u64);
     let mut value = || match (ty.dtype, indexed) {
         (DType::Bool, _) => Scalar::bool(numbers.below(2) == 1),
-        (dtype, Some(count)) if !dtype.is_float() => Scalar::from_i64(dtype, numbers.below(count) as i64),
+        (dtype, Some(count)) if !dtype.is_float() => {
+            Scalar::from_i64(dtype, numbers.below(count) as i64)
+        }
         (dtype, _) => {
             let magnitude = numbers.below(3) as i64 + 1;
             let negative = floats == Floats::Signed && numbers.below(2) == 1;
@@ -75,7 +80,8 @@ fn operand(nest: &Nest, number: usize, ty: &TensorType, floats: Floats) -> Optio
     };
     let count = ty.checked_elements()?;
     let period = TensorType::new(ty.dtype, [count.min(PERIOD)]);
-    let period = Tensor::from_scalars(period, (0..count.min(PERIOD)).map(|_| value()))?.into_bytes();
+    let period =
+        Tensor::from_scalars(period, (0..count.min(PERIOD)).map(|_| value()))?.into_bytes();
     let length = count.checked_mul(ty.dtype.size())?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).ok()?;
@@ -143,10 +149,12 @@ pub fn expected(nest: &Nest, operands: &[Tensor]) -> Result<Vec<Written>, interp
 fn chosen(nest: &Nest) -> Vec<usize> {
     let points = nest.reduction_points();
     let of_place = points.saturating_mul(nest.body.insts.len()) + nest.epilogue.insts.len();
-    let terms = |inner: &Inner| nest.points(inner.axes.clone()).saturating_mul(inner.body.insts.len());
+    let terms =
+        |inner: &Inner| nest.points(inner.axes.clone()).saturating_mul(inner.body.insts.len());
     // Inner sums are the same all over a row.
     let of_row = points.saturating_mul(nest.inner.iter().map(terms).sum());
-    let affordable = EFFORT / of_place.saturating_mul(nest.row_length()).saturating_add(of_row).max(1);
+    let affordable =
+        EFFORT / of_place.saturating_mul(nest.row_length()).saturating_add(of_row).max(1);
     let (count, all) = (affordable.max(LEAST), rows(nest));
     if count >= all {
         return (0..all).collect();

@@ -42,11 +42,19 @@ fn family(schedule: &Schedule) -> Schedule {
     match schedule {
         Schedule::Pointwise { width, .. } => Schedule::Pointwise { workgroup: 0, width: *width },
         Schedule::Reduction(s) => Schedule::Reduction(Slicing { places: 0, ..*s }),
-        Schedule::Rows { lanes, width, .. } => Schedule::Rows { workgroup: 0, lanes: *lanes, width: *width },
-        Schedule::Contraction(t) => {
-            Schedule::Contraction(Tiling { block_reduction: 0, warp_rows: 0, buffers: 0, band: 0, ..*t })
+        Schedule::Rows { lanes, width, .. } => {
+            Schedule::Rows { workgroup: 0, lanes: *lanes, width: *width }
         }
-        Schedule::Matrices(t) => Schedule::Matrices(MatrixTiling { block_reduction: 0, buffers: 0, band: 0, ..*t }),
+        Schedule::Contraction(t) => Schedule::Contraction(Tiling {
+            block_reduction: 0,
+            warp_rows: 0,
+            buffers: 0,
+            band: 0,
+            ..*t
+        }),
+        Schedule::Matrices(t) => {
+            Schedule::Matrices(MatrixTiling { block_reduction: 0, buffers: 0, band: 0, ..*t })
+        }
         Schedule::Attention(t) => Schedule::Attention(Blocking { depth: 0, ..*t }),
         Schedule::Native(method) => Schedule::Native(*method),
     }
@@ -117,7 +125,8 @@ pub fn search<E>(
     let (winner, finished) = pass(&mut leaders, FAMILIES)?;
     if finished {
         let won = family(&candidates[winner].1);
-        let mut others = (0..candidates.len()).filter(|&number| family(&candidates[number].1) == won);
+        let mut others =
+            (0..candidates.len()).filter(|&number| family(&candidates[number].1) == won);
         pass(&mut others, WITHIN)?;
     }
     Ok(result)
@@ -170,17 +179,18 @@ mod tests {
 
     #[test]
     fn families_first_then_the_winners_own() {
-        let (result, order) =
-            searched(
-                4,
-                100,
-                |number, warp| if (number, warp) == (2, 1) { 0.125 } else { 4.0 / (2.0 + f64::from(number)) },
-            );
+        let (result, order) = searched(4, 100, |number, warp| {
+            if (number, warp) == (2, 1) { 0.125 } else { 4.0 / (2.0 + f64::from(number)) }
+        });
         // Pointwise takes 0.25 and wins the first pass.
         assert_eq!(order, [3, 6, 9, 12]);
         assert_eq!(result, Searched { winner: 12, measured: 5, finished: true });
         let (result, order) =
-            searched(4, 100, |number, warp| if number == 2 { 0.2 - f64::from(warp) / 100.0 } else { 1.0 });
+            searched(
+                4,
+                100,
+                |number, warp| if number == 2 { 0.2 - f64::from(warp) / 100.0 } else { 1.0 },
+            );
         assert_eq!(order, [3, 6, 9, 12, 7, 8]);
         assert_eq!(result, Searched { winner: 8, measured: 7, finished: true });
     }

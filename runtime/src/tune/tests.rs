@@ -30,7 +30,10 @@ const PROGRAMS: [(&str, &[(&str, &str)]); 9] = [
         &[("X", "5x301")],
     ),
     ("function f(X[N, M]) -> (Y, Z) { Y[i: N] = >(exp(X[i, j])); Z = sqrt(X); }", &[("X", "9x65")]),
-    ("function f(T[V, D], I[B]) -> (Y) { Y = 2.0 * gather(T, I); }", &[("T", "50x12"), ("I", "i32:31")]),
+    (
+        "function f(T[V, D], I[B]) -> (Y) { Y = 2.0 * gather(T, I); }",
+        &[("T", "50x12"), ("I", "i32:31")],
+    ),
     (
         "function f(X[H, W, C], K[3, 3, C, D]) -> (Y) { Y[y, x, d: H, W, D] = +(X[y + j - 1, x + i - 1, c] * K[j, i, c, d]); }",
         &[("X", "9x8x5"), ("K", "3x3x5x7")],
@@ -44,7 +47,8 @@ const PROGRAMS: [(&str, &[(&str, &str)]); 9] = [
 ];
 
 fn plan(program: &str, shapes: &[(&str, &str)], profile: &Profile) -> Plan {
-    let model = Model::compile(program).unwrap_or_else(|error| panic!("{program}: {}", error.render("", false)));
+    let model = Model::compile(program)
+        .unwrap_or_else(|error| panic!("{program}: {}", error.render("", false)));
     let device = Device::cpu();
     let mut builder = model.on(&device);
     for (name, shape) in shapes {
@@ -52,7 +56,10 @@ fn plan(program: &str, shapes: &[(&str, &str)], profile: &Profile) -> Plan {
         let shape: Vec<usize> = sizes.split('x').map(|size| size.parse().unwrap()).collect();
         builder = builder.input(*name, TensorType::new(DType::parse(dtype).unwrap(), shape));
     }
-    let mut graph = builder.network().unwrap_or_else(|error| panic!("{program}: {}", error.render("", false))).graph;
+    let mut graph = builder
+        .network()
+        .unwrap_or_else(|error| panic!("{program}: {}", error.render("", false)))
+        .graph;
     pipeline::optimise(&mut graph);
     pipeline::plan_with(&graph, profile, &Options::default()).unwrap()
 }
@@ -110,15 +117,20 @@ fn what_is_wrong_does_not() {
     let said = wrong(product, missing).unwrap_err();
     assert!(said.starts_with("element ") && said.contains(" of output 0 is "), "{said}");
     // Sums of functions, which are not exact.
-    let (program, shapes) = ("function f(X[N, M]) -> (Y) { Y[i: N] = +(sigmoid(X[i, j])); }", &[("X", "6x200")]);
+    let (program, shapes) =
+        ("function f(X[N, M]) -> (Y) { Y[i: N] = +(sigmoid(X[i, j])); }", &[("X", "6x200")]);
     let sum = plan(program, shapes, &Profile::generic());
     let sum = nests(&sum).next().unwrap();
     assert_eq!(wrong(sum, |_| {}), Ok(()));
     assert!(wrong(sum, missing).unwrap_err().contains(" (± "));
     // If every value is NaN, nothing can be checked.
-    let nothing = plan("function f(X[N]) -> (Y) { Y = sqrt(0.0 - X * X); }", &[("X", "20")], &profile());
+    let nothing =
+        plan("function f(X[N]) -> (Y) { Y = sqrt(0.0 - X * X); }", &[("X", "20")], &profile());
     let said = wrong(nests(&nothing).next().unwrap(), |_| {}).unwrap_err();
-    assert_eq!(said, "it cannot be checked: the reference has no finite values for what it was given");
+    assert_eq!(
+        said,
+        "it cannot be checked: the reference has no finite values for what it was given"
+    );
 }
 
 #[test]
@@ -135,9 +147,14 @@ fn tables_are_used_where_they_suit() {
         let mut graph = builder.network().unwrap().graph;
         let given = graph.inputs.iter().chain(&graph.weights).zip(0..).map(|(&id, seed)| {
             let node = graph.node(id);
-            let value =
-                |i: usize| tile_compiler::dtype::Scalar::from_i64(node.ty.dtype, ((i * 5 + seed) % 7) as i64 - 3);
-            let values = Tensor::from_scalars(node.ty.clone(), (0..node.ty.elements()).map(value)).unwrap();
+            let value = |i: usize| {
+                tile_compiler::dtype::Scalar::from_i64(
+                    node.ty.dtype,
+                    ((i * 5 + seed) % 7) as i64 - 3,
+                )
+            };
+            let values =
+                Tensor::from_scalars(node.ty.clone(), (0..node.ty.elements()).map(value)).unwrap();
             (node.op.given_name().unwrap().to_owned(), values)
         });
         let given: Vec<(String, Tensor)> = given.collect();
@@ -145,12 +162,15 @@ fn tables_are_used_where_they_suit() {
         pipeline::optimise(&mut graph);
         let last = |nest: &Nest| candidates(nest, &profile()).pop().unwrap();
         let tuned = Arc::new(nests(&default).map(|nest| (Key::of(nest), last(nest))).collect());
-        let plan = pipeline::plan_with(&graph, &profile(), &Options { tuned, ..Options::default() }).unwrap();
+        let plan =
+            pipeline::plan_with(&graph, &profile(), &Options { tuned, ..Options::default() })
+                .unwrap();
         for routine in plan.routines.iter().filter(|routine| routine.schedule.is_some()) {
             assert_eq!(routine.choice, Choice::Tuned, "{routine}");
         }
         let device = Device::check(profile());
-        let mut executable = pollster::block_on(device.0.compile(plan, &mut Store::default())).unwrap();
+        let mut executable =
+            pollster::block_on(device.0.compile(plan, &mut Store::default())).unwrap();
         for (number, (_, tensor)) in given.iter().enumerate() {
             pollster::block_on(executable.set(number, tensor)).unwrap();
         }
@@ -164,10 +184,15 @@ fn tables_are_used_where_they_suit() {
         // Unsuitable schedules are not used.
         let other = "pointwise workgroup 3 width 2".parse::<Schedule>().unwrap();
         let tuned = Arc::new(nests(&default).map(|nest| (Key::of(nest), other.clone())).collect());
-        let unsuited = pipeline::plan_with(&graph, &profile(), &Options { tuned, ..Options::default() }).unwrap();
+        let unsuited =
+            pipeline::plan_with(&graph, &profile(), &Options { tuned, ..Options::default() })
+                .unwrap();
         for (routine, usual) in unsuited.routines.iter().zip(&default.routines) {
             assert_eq!(routine.schedule, usual.schedule);
-            assert_eq!(routine.choice, if usual.schedule.is_some() { Choice::Unsuited } else { Choice::Predicted });
+            assert_eq!(
+                routine.choice,
+                if usual.schedule.is_some() { Choice::Unsuited } else { Choice::Predicted }
+            );
         }
     }
 }
@@ -177,9 +202,13 @@ fn what_has_nothing_to_tune() {
     let model = Model::compile("function f(X[N]) -> (Y) { Y = 2.0 * X; }").unwrap();
     for device in [Device::cpu(), Device::reference(), Device::check(Profile::generic())] {
         assert!(device.tuning().unwrap_err().contains(" has nothing to tune: "));
-        let tuning = model.on(&device).dim("N", 3).tune(Tune::within(Duration::from_secs(1))).unwrap();
+        let tuning =
+            model.on(&device).dim("N", 3).tune(Tune::within(Duration::from_secs(1))).unwrap();
         assert_eq!(tuning, Tuning { finished: true, ..Tuning::default() });
-        assert!(matches!(model.on(&device).tune(Tune::within(Duration::from_secs(1))), Err(Error::Program { .. })));
+        assert!(matches!(
+            model.on(&device).tune(Tune::within(Duration::from_secs(1))),
+            Err(Error::Program { .. })
+        ));
     }
 }
 
@@ -197,8 +226,7 @@ fn adapter() -> Option<Device> {
 #[test]
 fn adapters_are_tuned() {
     let Some(device) = adapter() else { return };
-    let source =
-        "function f(A[M, K], B[K, N]) -> (Y) { P[i, j: M, N] = >(A[i, k] * B[k, j]); Y = builtin_softmax(P, M, N); }";
+    let source = "function f(A[M, K], B[K, N]) -> (Y) { P[i, j: M, N] = >(A[i, k] * B[k, j]); Y = builtin_softmax(P, M, N); }";
     let sizes = [("M", 50), ("K", 3), ("N", 41)];
     let (tuning, again, seen) = tuned(&device, source, &sizes, Duration::from_secs(60));
     assert_eq!((tuning.kernels.len(), tuning.finished), (2, true));
@@ -216,14 +244,21 @@ fn adapters_are_tuned() {
 /// Tunes a program and checks that it computes the same. Returns the results of a first and of a
 /// second tuning, and the number of calls of `watch`.
 #[cfg(feature = "wgpu")]
-fn tuned(device: &Device, source: &str, sizes: &[(&str, usize)], budget: Duration) -> (Tuning, Tuning, usize) {
+fn tuned(
+    device: &Device,
+    source: &str,
+    sizes: &[(&str, usize)],
+    budget: Duration,
+) -> (Tuning, Tuning, usize) {
     let model = Model::compile(source).unwrap();
-    let built = || sizes.iter().fold(model.on(device), |builder, (name, size)| builder.dim(*name, *size));
+    let built =
+        || sizes.iter().fold(model.on(device), |builder, (name, size)| builder.dim(*name, *size));
     let run = |session: &mut crate::Session| {
         let types: Vec<(String, TensorType)> =
             session.inputs().map(|(name, ty)| (name.to_owned(), ty.clone())).collect();
         let given = types.into_iter().map(|(name, ty)| {
-            let values: Vec<f32> = (0..ty.elements()).map(|i| (i * 7 % 11) as f32 / 8.0 - 0.5).collect();
+            let values: Vec<f32> =
+                (0..ty.elements()).map(|i| (i * 7 % 11) as f32 / 8.0 - 0.5).collect();
             (name, Tensor::from_f32(ty.shape, &values).unwrap())
         });
         session.run(given.collect::<Vec<_>>()).unwrap().remove("Y").unwrap().to_f64s()
@@ -238,7 +273,10 @@ fn tuned(device: &Device, source: &str, sizes: &[(&str, usize)], budget: Duratio
     let tuning = built().tune(Tune::within(budget).watch(watch)).unwrap();
     assert_eq!((&tuning.wrong, &tuning.file), (&vec![], &None));
     for kernel in &tuning.kernels {
-        assert!(kernel.tuned.seconds > 0.0 && kernel.tuned.seconds <= kernel.default.seconds, "{kernel:?}");
+        assert!(
+            kernel.tuned.seconds > 0.0 && kernel.tuned.seconds <= kernel.default.seconds,
+            "{kernel:?}"
+        );
         assert!(kernel.measured <= kernel.candidates, "{kernel:?}");
     }
     let mut session = built().build().unwrap();

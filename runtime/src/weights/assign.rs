@@ -59,10 +59,16 @@ pub(crate) struct Assigned {
 impl Entries {
     pub fn of(source: &WeightsSource, file: &WeightsFile) -> Entries {
         let part = source.part.as_deref();
-        let names = file.tensors().iter().map(|(name, _)| name.as_str()).filter(|name| below(name, part).is_some());
+        let names = file
+            .tensors()
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| below(name, part).is_some());
         let naming = match file.titles() {
             Some(titles) => Naming::Keras(titles.clone()),
-            None if state_dict::is_state_dict(names) => Naming::Torch { is_ordered: file.is_ordered() },
+            None if state_dict::is_state_dict(names) => {
+                Naming::Torch { is_ordered: file.is_ordered() }
+            }
             None => Naming::Weights,
         };
         Entries { source: source.clone(), tensors: file.tensors().to_vec(), naming }
@@ -106,7 +112,9 @@ pub(crate) fn not_made(source: &WeightsSource, path: &str) -> WeightsError {
 /// Returns the error of a path that contains nothing, with the nearest one that does.
 fn no_such_part(file: &Entries, place: &str, path: &str, names: &Tensors) -> WeightsError {
     // A name of a file may have any number of parts.
-    let ends = |name: &str| name.match_indices(['.', '/', '[']).map(|(end, _)| end).take(64).collect::<Vec<_>>();
+    let ends = |name: &str| {
+        name.match_indices(['.', '/', '[']).map(|(end, _)| end).take(64).collect::<Vec<_>>()
+    };
     let known: HashSet<&str> =
         names.iter().flat_map(|(name, _)| ends(name).into_iter().map(|end| &name[..end])).collect();
     let guess = did_you_mean(path, known).map_or(String::new(), |guess| format!("; {guess}"));
@@ -150,12 +158,18 @@ pub(crate) fn assign(
             assigned.pairs.push(Pair { file: number, recipe, path });
         }
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let unused = check::unused(&wanted, &found, options)
-            .map_err(|what| error(&file.source.file, format!("it does not have the program's weights:\n  {what}")))?;
+        let unused = check::unused(&wanted, &found, options).map_err(|what| {
+            error(&file.source.file, format!("it does not have the program's weights:\n  {what}"))
+        })?;
         let is_unused: HashSet<&str> = unused.iter().map(String::as_str).collect();
-        assigned.pairs.retain(|pair| pair.file != number || !is_unused.contains(pair.path.as_str()));
+        assigned
+            .pairs
+            .retain(|pair| pair.file != number || !is_unused.contains(pair.path.as_str()));
         filled.extend(found.into_iter().map(|(path, _)| path));
-        assigned.report.unused.extend((!unused.is_empty()).then(|| (file.source.file.clone(), unused)));
+        assigned
+            .report
+            .unused
+            .extend((!unused.is_empty()).then(|| (file.source.file.clone(), unused)));
     }
     let missing = expected.iter().map(|(path, _)| path).filter(|path| !filled.contains(*path));
     assigned.report.missing = missing.cloned().collect();
@@ -171,17 +185,26 @@ struct Mapped {
 }
 
 /// Returns the paths that the map of names gives, for each file.
-fn mapped(expected: &Tensors, files: &[Entries], options: &LoadOptions) -> Result<Vec<Mapped>, WeightsError> {
-    let has_modules = |file: &Entries| matches!(file.naming, Naming::Torch { .. }) && !options.names.is_empty();
-    let modules = |file: &Entries| if has_modules(file) { state_dict::module_names(&file.tensors) } else { Vec::new() };
+fn mapped(
+    expected: &Tensors,
+    files: &[Entries],
+    options: &LoadOptions,
+) -> Result<Vec<Mapped>, WeightsError> {
+    let has_modules =
+        |file: &Entries| matches!(file.naming, Naming::Torch { .. }) && !options.names.is_empty();
+    let modules = |file: &Entries| {
+        if has_modules(file) { state_dict::module_names(&file.tensors) } else { Vec::new() }
+    };
     let modules: Vec<Vec<String>> = files.iter().map(modules).collect();
-    let layers = if files.iter().any(has_modules) { state_dict::layer_names(expected) } else { Vec::new() };
+    let layers =
+        if files.iter().any(has_modules) { state_dict::layer_names(expected) } else { Vec::new() };
     let both = |(file, modules): (&'_ Entries, &'_ Vec<String>)| -> Vec<String> {
         file.tensors.iter().map(|(name, _)| name).chain(modules).cloned().collect()
     };
     let names: Vec<String> = files.iter().zip(&modules).flat_map(both).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let weights: Vec<&str> = expected.iter().map(|(path, _)| path).chain(&layers).map(String::as_str).collect();
+    let weights: Vec<&str> =
+        expected.iter().map(|(path, _)| path).chain(&layers).map(String::as_str).collect();
     let mut paths = options.names.apply(&names, &weights)?.into_iter();
     let of_file = |(file, modules): (&Entries, Vec<String>)| {
         let entries = paths.by_ref().take(file.tensors.len()).collect();
@@ -199,7 +222,9 @@ fn check_sources(expected: &Tensors, files: &[Entries]) -> Result<(), WeightsErr
         let target = file.source.target.as_deref();
         if !targets.insert(target) {
             let place = target.map_or("the program".to_owned(), |target| format!("`{target}`"));
-            let what = format!("expected one file for {place}, found several; help: give each a path with `PATH=FILE`");
+            let what = format!(
+                "expected one file for {place}, found several; help: give each a path with `PATH=FILE`"
+            );
             return Err(error(&file.source.file, what));
         }
         let sides = [("program", target, expected), ("file", file.part(), &file.tensors)];
@@ -220,11 +245,15 @@ fn owners(expected: &Tensors, files: &[Entries], mapped: &[Mapped]) -> Vec<Optio
     let by_map: HashMap<&str, usize> = mapped
         .iter()
         .enumerate()
-        .flat_map(|(number, mapped)| mapped.entries.iter().flatten().map(move |path| (path.as_str(), number)))
+        .flat_map(|(number, mapped)| {
+            mapped.entries.iter().flatten().map(move |path| (path.as_str(), number))
+        })
         .collect();
     let owner = |path: &str| {
-        let containing = (0..files.len()).filter(|&file| below(path, files[file].source.target.as_deref()).is_some());
-        let length = |&file: &usize| files[file].source.target.as_ref().map_or(0, |target| target.len() + 1);
+        let containing = (0..files.len())
+            .filter(|&file| below(path, files[file].source.target.as_deref()).is_some());
+        let length =
+            |&file: &usize| files[file].source.target.as_ref().map_or(0, |target| target.len() + 1);
         by_map.get(path).copied().or_else(|| containing.max_by_key(length))
     };
     expected.iter().map(|(path, _)| owner(path)).collect()
@@ -259,16 +288,22 @@ fn named(
         Naming::Keras(titles) => {
             let is_mapped: HashSet<&str> = named.iter().map(|(_, path)| path.as_str()).collect();
             let ours = wanted.iter().filter(|(path, _)| !is_mapped.contains(path.as_str()));
-            let ours = ours.filter_map(|(path, ty)| Some((below(path, target)?.to_owned(), ty.clone())));
-            let titles =
-                titles.iter().filter_map(|(group, title)| Some((below(group, part)?.to_owned(), title.clone())));
+            let ours =
+                ours.filter_map(|(path, ty)| Some((below(path, target)?.to_owned(), ty.clone())));
+            let titles = titles
+                .iter()
+                .filter_map(|(group, title)| Some((below(group, part)?.to_owned(), title.clone())));
             keras::paths(&ours.collect::<Tensors>(), &entries, &titles.collect())
                 .map_err(|what| error(&file.source.file, what))?
         }
         _ => entries.into_iter().map(|(name, _)| name).collect(),
     };
     named.extend(numbers.into_iter().zip(inner.iter().map(|path| joined(target, path))));
-    let whole = |(entry, path)| Named { recipe: Recipe::whole(entry), path, ty: file.tensors[entry].1.clone() };
+    let whole = |(entry, path)| Named {
+        recipe: Recipe::whole(entry),
+        path,
+        ty: file.tensors[entry].1.clone(),
+    };
     Ok(named.into_iter().map(whole).collect())
 }
 
@@ -298,7 +333,9 @@ fn torch_named(
         // A file for the whole program may have what other files fill.
         found = others.map(answer).filter(Answer::is_complete).unwrap_or(found);
     }
-    if !found.faults.is_empty() || (!found.is_complete() && !options.partial && !options.allow_extra) {
+    if !found.faults.is_empty()
+        || (!found.is_complete() && !options.partial && !options.allow_extra)
+    {
         return Err(error(&file.source.file, found.explained(&file.tensors, file.part())));
     }
     let types: HashMap<&str, &TensorType> =

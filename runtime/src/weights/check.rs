@@ -12,7 +12,8 @@ use super::options::LoadOptions;
 pub fn is_of_training(path: &str) -> bool {
     let first = path.split(['.', '[']).next().unwrap_or_default();
     let number = first.strip_prefix("loss").map(|rest| rest.strip_prefix('_').unwrap_or(rest));
-    first == "train" || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    first == "train"
+        || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Returns whether an entry is the counter that PyTorch writes beside the statistics of each batch
@@ -32,7 +33,8 @@ pub fn unused(
     options: &LoadOptions,
 ) -> Result<Vec<String>, String> {
     let (mut lines, mut unknown, mut unused) = (Vec::new(), Vec::new(), Vec::new());
-    let by_name: HashMap<&str, &TensorType> = found.iter().rev().map(|(name, ty)| (name.as_str(), ty)).collect();
+    let by_name: HashMap<&str, &TensorType> =
+        found.iter().rev().map(|(name, ty)| (name.as_str(), ty)).collect();
     const SHOWN: usize = 12;
     let paths_in_order = || expected.iter().map(|(path, _)| path.as_str());
     let paths: HashSet<&str> = expected.iter().map(|(path, _)| path.as_str()).collect();

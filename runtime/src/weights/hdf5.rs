@@ -49,7 +49,11 @@ impl Storage for Counted {
         self.file.len()
     }
 
-    fn read_range(&self, offset: u64, length: usize) -> Result<StorageBuffer, hdf5_reader::error::Error> {
+    fn read_range(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> Result<StorageBuffer, hdf5_reader::error::Error> {
         let mut allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
         allowance.take(length as u64).map_err(std::io::Error::from)?;
         if self.is_open.load(Relaxed) {
@@ -62,9 +66,12 @@ impl Storage for Counted {
 
 /// Opens a file and finds its tensors. Reads no values.
 pub fn open(path: &Path, file: File, allowance: &Allowance) -> Result<Contents, WeightsError> {
-    let failed = |what: &dyn std::fmt::Display| error(path, format!("this is not a valid HDF5 file: {what}"));
+    let failed = |what: &dyn std::fmt::Display| {
+        error(path, format!("this is not a valid HDF5 file: {what}"))
+    };
     let file = FileStorage::from_file(file).map_err(|e| caused(path, e))?;
-    let storage = Counted { file, allowance: Mutex::new(allowance.clone()), is_open: AtomicBool::new(false) };
+    let storage =
+        Counted { file, allowance: Mutex::new(allowance.clone()), is_open: AtomicBool::new(false) };
     let storage = Arc::new(storage);
     let file = Hdf5File::from_storage(storage.clone()).map_err(|e| failed(&e))?;
     let root = file.root_group().map_err(|e| failed(&e))?;
@@ -77,7 +84,10 @@ pub fn open(path: &Path, file: File, allowance: &Allowance) -> Result<Contents, 
     read.map_err(|what| failed(&what))?;
     storage.is_open.store(true, Relaxed);
     if found.tensors.is_empty() {
-        return Err(error(path, "it has no weights as Keras writes them with `model.save_weights(\"m.weights.h5\")`"));
+        return Err(error(
+            path,
+            "it has no weights as Keras writes them with `model.save_weights(\"m.weights.h5\")`",
+        ));
     }
     Ok(found)
 }
@@ -97,14 +107,17 @@ impl Walk<'_> {
             return Err(format!("its groups at `{path}` have no end"));
         }
         let (groups, datasets) = group.members().map_err(|e| e.to_string())?;
-        let join = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+        let join =
+            |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
         if let Some(layer) = path.strip_suffix("vars") {
             if let Ok(title) = group.attribute("name").and_then(|name| name.read_string()) {
                 self.found.titles.insert(layer.trim_end_matches('/').to_owned(), title);
             }
             for dataset in datasets {
                 let name = join(dataset.name());
-                if let Some(ty) = self.tensor_type(&dataset).map_err(|what| format!("`{name}`: {what}"))? {
+                if let Some(ty) =
+                    self.tensor_type(&dataset).map_err(|what| format!("`{name}`: {what}"))?
+                {
                     self.found.tensors.push((name, ty));
                     self.found.datasets.push(dataset);
                 }
@@ -121,26 +134,32 @@ impl Walk<'_> {
         let dtype = match dataset.dtype() {
             Datatype::FixedPoint { .. } => return Ok(None),
             // The size of the exponent in bits distinguishes f16 and bf16.
-            Datatype::FloatingPoint { size: 2, .. } => match dataset.raw_datatype().map_err(|e| e.to_string())?.get(13)
-            {
-                Some(8) => DType::BF16,
-                _ => DType::F16,
-            },
+            Datatype::FloatingPoint { size: 2, .. } => {
+                match dataset.raw_datatype().map_err(|e| e.to_string())?.get(13) {
+                    Some(8) => DType::BF16,
+                    _ => DType::F16,
+                }
+            }
             Datatype::FloatingPoint { size: 4, .. } => DType::F32,
             Datatype::FloatingPoint { size: 8, .. } => DType::F64,
             // h5py writes types that NumPy lacks as opaque.
             Datatype::Opaque { size: 2, .. } if is_bfloat16(dataset) => DType::BF16,
             _ => return Err("it has a type that Tile has not".into()),
         };
-        let shape: Option<Vec<usize>> = dataset.shape().iter().map(|&size| usize::try_from(size).ok()).collect();
-        let ty = TensorType::new(dtype, shape.ok_or("it claims to be larger than the file can hold")?);
+        let shape: Option<Vec<usize>> =
+            dataset.shape().iter().map(|&size| usize::try_from(size).ok()).collect();
+        let ty =
+            TensorType::new(dtype, shape.ok_or("it claims to be larger than the file can hold")?);
         self.allowance.claim(&ty).map_err(|error| error.to_string())?;
         Ok(Some(ty))
     }
 }
 
 fn is_bfloat16(dataset: &Dataset) -> bool {
-    dataset.attribute("dtype").and_then(|dtype| dtype.read_string()).is_ok_and(|dtype| dtype == "bfloat16")
+    dataset
+        .attribute("dtype")
+        .and_then(|dtype| dtype.read_string())
+        .is_ok_and(|dtype| dtype == "bfloat16")
 }
 
 /// Reads a tensor into `bytes`, little-endian. `bytes` must have the tensor's length.

@@ -63,7 +63,8 @@ impl Node {
 
     /// Returns the structure without names. Nodes with equal structures are alike.
     fn form(&self, types: &[(String, TensorType)]) -> String {
-        let own: Vec<String> = self.weights.iter().map(|&weight| format!("{:?}", types[weight].1.shape)).collect();
+        let own: Vec<String> =
+            self.weights.iter().map(|&weight| format!("{:?}", types[weight].1.shape)).collect();
         let mut inner: Vec<String> = self.children.iter().map(|child| child.form(types)).collect();
         inner.sort();
         format!("{}{{{}}}", own.join(""), inner.join(","))
@@ -146,7 +147,9 @@ fn given_names(label: &str, title: Option<&str>) -> BTreeSet<String> {
     let of_class = |name: &str| {
         is_automatic(name)
             || numbered(name).0 == UNKNOWN_CLASS
-            || title.is_some_and(|title| numbered(title).0 == numbered(name).0 && numbered(label).0 == numbered(name).0)
+            || title.is_some_and(|title| {
+                numbered(title).0 == numbered(name).0 && numbered(label).0 == numbered(name).0
+            })
     };
     let short = label.strip_suffix("_dense").or_else(|| label.strip_suffix("_layer"));
     let names = title.into_iter().chain([label]).filter(|name| !of_class(name)).chain(short);
@@ -170,7 +173,8 @@ pub fn automatic_class(name: &str) -> Option<&str> {
 /// Returns whether `name` is an automatic name of a library layer.
 fn is_automatic(name: &str) -> bool {
     static CLASSES: LazyLock<HashSet<String>> = LazyLock::new(|| {
-        let classes = library_names().filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+        let classes =
+            library_names().filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
         classes.map(snake_case).collect()
     });
     CLASSES.contains(numbered(name).0)
@@ -187,9 +191,12 @@ impl Match<'_> {
     /// Pairs the nodes of one level.
     fn level(&mut self, mut ours: Vec<Node>, mut theirs: Vec<Node>) -> Result<(), String> {
         loop {
-            let (our_forms, their_forms) = (forms(&ours, self.expected), forms(&theirs, self.found));
+            let (our_forms, their_forms) =
+                (forms(&ours, self.expected), forms(&theirs, self.found));
             let open = |nodes: &[Node], forms: &[String], others: &[String]| {
-                let count = |forms: &[String], form: &String| forms.iter().filter(|other| *other == form).count();
+                let count = |forms: &[String], form: &String| {
+                    forms.iter().filter(|other| *other == form).count()
+                };
                 let is_odd = |at: &usize| count(forms, &forms[*at]) != count(others, &forms[*at]);
                 let with_children = (0..nodes.len()).filter(|&at| !nodes[at].children.is_empty());
                 with_children.filter(is_odd).max_by_key(|&at| nodes[at].size())
@@ -199,7 +206,9 @@ impl Match<'_> {
             let size = |nodes: &[Node], at: Option<usize>| at.map_or(0, |at| nodes[at].size());
             let (nodes, at) = match (ours_to_open, theirs_to_open) {
                 (None, None) => break,
-                (Some(at), _) if size(&ours, Some(at)) > size(&theirs, theirs_to_open) => (&mut ours, at),
+                (Some(at), _) if size(&ours, Some(at)) > size(&theirs, theirs_to_open) => {
+                    (&mut ours, at)
+                }
                 (_, Some(at)) => (&mut theirs, at),
                 (Some(at), None) => (&mut ours, at),
             };
@@ -214,7 +223,8 @@ impl Match<'_> {
             alike.entry(node.form(self.found)).or_default().1.push(node);
         }
         if alike.values().any(|(ours, theirs)| ours.len() != theirs.len()) {
-            let (ours, theirs): (Vec<_>, Vec<_>) = alike.into_values().filter(|(a, b)| a.len() != b.len()).unzip();
+            let (ours, theirs): (Vec<_>, Vec<_>) =
+                alike.into_values().filter(|(a, b)| a.len() != b.len()).unzip();
             let (ours, mut theirs) = (ours.concat(), theirs.concat());
             theirs.sort_by_cached_key(numbered_place);
             return Err(format!(
@@ -232,7 +242,8 @@ impl Match<'_> {
         let mut pairs = Vec::new();
         let mut at = 0;
         while at < ours.len() {
-            let named: Vec<usize> = (0..theirs.len()).filter(|&their| shared(&ours[at], &theirs[their])).collect();
+            let named: Vec<usize> =
+                (0..theirs.len()).filter(|&their| shared(&ours[at], &theirs[their])).collect();
             match named[..] {
                 [their] if ours.iter().filter(|our| shared(our, &theirs[their])).count() == 1 => {
                     pairs.push((ours.remove(at), theirs.remove(their)));
@@ -290,7 +301,11 @@ fn by_class(ours: Vec<Node>, theirs: Vec<Node>) -> Vec<(Vec<Node>, Vec<Node>)> {
 
 /// Splits `layers/dense_1` into (`layers`, 0) and (`dense`, 1).
 fn numbered_place(node: &Node) -> Vec<(String, usize)> {
-    node.place.iter().map(|label| numbered(label)).map(|(stem, number)| (stem.to_owned(), number)).collect()
+    node.place
+        .iter()
+        .map(|label| numbered(label))
+        .map(|(stem, number)| (stem.to_owned(), number))
+        .collect()
 }
 
 /// Returns whether sorted groups of a file differ from each other only by numbers. If Keras named
@@ -300,7 +315,8 @@ fn is_in_order(nodes: &[Node]) -> bool {
     let by_number = |a: &[(String, usize)], b: &[(String, usize)]| {
         a.iter().zip(b).find(|(a, b)| a != b).is_some_and(|(a, b)| a.0 == b.0)
     };
-    let all = places.iter().enumerate().all(|(at, a)| places[at + 1..].iter().all(|b| by_number(a, b)));
+    let all =
+        places.iter().enumerate().all(|(at, a)| places[at + 1..].iter().all(|b| by_number(a, b)));
     let automatic = |node: &Node| node.title.clone().filter(|title| is_automatic(title));
     let made: Option<Vec<String>> = nodes.iter().map(automatic).collect();
     let grows = |two: &[String]| {
@@ -314,10 +330,15 @@ fn is_in_order(nodes: &[Node]) -> bool {
 fn listed(nodes: &[Node], types: &[(String, TensorType)], separator: &str) -> String {
     const SHOWN: usize = 12;
     let line = |node: &Node| {
-        let shapes: Vec<String> = all_weights(node).iter().map(|&weight| types[weight].1.to_string()).collect();
-        let title = node.title.as_ref().map_or(String::new(), |title| format!(", `{title}` in Keras"));
-        let place =
-            if node.place.is_empty() { "itself".to_owned() } else { format!("`{}`", node.place.join(separator)) };
+        let shapes: Vec<String> =
+            all_weights(node).iter().map(|&weight| types[weight].1.to_string()).collect();
+        let title =
+            node.title.as_ref().map_or(String::new(), |title| format!(", `{title}` in Keras"));
+        let place = if node.place.is_empty() {
+            "itself".to_owned()
+        } else {
+            format!("`{}`", node.place.join(separator))
+        };
         format!("\n    {place}{title}: {}", shapes.join(", "))
     };
     let more = nodes.len().saturating_sub(SHOWN);

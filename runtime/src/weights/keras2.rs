@@ -22,8 +22,13 @@ const TOP_LEVEL: &str = "top_level_model_weights";
 
 /// Returns the group of the layers, if this is a file of Keras 2.
 pub fn layers(root: &Group) -> Option<Group> {
-    let has_layers = |group: &Group| [LAYERS, "layer_names0"].iter().any(|name| group.attribute(name).is_ok());
-    if has_layers(root) { Some(root.clone()) } else { root.group("model_weights").ok().filter(has_layers) }
+    let has_layers =
+        |group: &Group| [LAYERS, "layer_names0"].iter().any(|name| group.attribute(name).is_ok());
+    if has_layers(root) {
+        Some(root.clone())
+    } else {
+        root.group("model_weights").ok().filter(has_layers)
+    }
 }
 
 /// A layer with weights.
@@ -47,7 +52,8 @@ pub fn read(walk: &mut Walk, root: &Group, group: &Group) -> Result<(), String> 
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for (layer, class) in layers.iter().zip(&classes) {
         let count = counts.entry(class).or_default();
-        let label = if *count == 0 { format!("layers/{class}") } else { format!("layers/{class}_{count}") };
+        let label =
+            if *count == 0 { format!("layers/{class}") } else { format!("layers/{class}_{count}") };
         *count += 1;
         walk.found.titles.insert(label.clone(), layer.name.clone());
         add(walk, layer, &label)?;
@@ -64,12 +70,19 @@ fn add(walk: &mut Walk, layer: &Layer, label: &str) -> Result<(), String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for weight in &layer.weights {
         let dataset = dataset(&layer.group, weight)?;
-        let Some(ty) = walk.tensor_type(&dataset).map_err(|what| format!("`{weight}`: {what}"))? else { continue };
+        let Some(ty) = walk.tensor_type(&dataset).map_err(|what| format!("`{weight}`: {what}"))?
+        else {
+            continue;
+        };
         let mut parts: Vec<&str> = weight.split('/').collect();
         parts.pop();
         let own = parts.iter().position(|part| *part == layer.name).map_or(0, |at| at + 1);
         parts[own..].iter_mut().for_each(|part| *part = direction(part));
-        let place = [label].into_iter().filter(|label| !label.is_empty()).chain(parts.drain(own..)).chain(["vars"]);
+        let place = [label]
+            .into_iter()
+            .filter(|label| !label.is_empty())
+            .chain(parts.drain(own..))
+            .chain(["vars"]);
         let place = place.collect::<Vec<_>>().join("/");
         let number = counts.entry(place.clone()).or_default();
         walk.found.tensors.push((format!("{place}/{number}"), ty));
@@ -89,14 +102,17 @@ fn direction(name: &str) -> &str {
 /// Returns the classes of the layers, from the configuration of a whole model or else from their
 /// names. If one class is unknown, all are [`UNKNOWN_CLASS`].
 fn classes(root: &Group, layers: &[Layer]) -> Vec<String> {
-    let config = root.attribute("model_config").and_then(|config| config.read_string()).unwrap_or_default();
+    let config =
+        root.attribute("model_config").and_then(|config| config.read_string()).unwrap_or_default();
     let config: serde_json::Value = serde_json::from_str(&config).unwrap_or_default();
     // Before 2.2 the configuration of a sequential model was the list itself.
     let listed = config["config"]["layers"].as_array().or_else(|| config["config"].as_array());
     let known: HashMap<&str, &str> = listed
         .into_iter()
         .flatten()
-        .filter_map(|layer| Some((layer["config"]["name"].as_str()?, layer["class_name"].as_str()?)))
+        .filter_map(|layer| {
+            Some((layer["config"]["name"].as_str()?, layer["class_name"].as_str()?))
+        })
         .collect();
     let class = |layer: &Layer| match known.get(layer.name.as_str()) {
         Some(class) => Some(snake_case(class)),
@@ -118,7 +134,11 @@ fn texts(group: &Group, name: &str) -> Result<Vec<String>, String> {
     }
     let parts = (0..).map_while(|part| group.attribute(&format!("{name}{part}")).ok());
     let parts = parts.map(read).collect::<Result<Vec<_>, _>>()?;
-    if parts.is_empty() { Err(format!("a layer has no attribute `{name}`")) } else { Ok(parts.concat()) }
+    if parts.is_empty() {
+        Err(format!("a layer has no attribute `{name}`"))
+    } else {
+        Ok(parts.concat())
+    }
 }
 
 fn descend(group: &Group, path: &str) -> Result<Group, String> {
@@ -126,7 +146,9 @@ fn descend(group: &Group, path: &str) -> Result<Group, String> {
         return Err(format!("its groups at `{path}` are too deep"));
     }
     let mut parts = path.split('/').filter(|part| !part.is_empty());
-    parts.try_fold(group.clone(), |group, part| group.group(part)).map_err(|e| format!("`{path}`: {e}"))
+    parts
+        .try_fold(group.clone(), |group, part| group.group(part))
+        .map_err(|e| format!("`{path}`: {e}"))
 }
 
 fn dataset(group: &Group, path: &str) -> Result<Dataset, String> {

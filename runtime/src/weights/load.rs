@@ -33,19 +33,34 @@ impl Session {
     /// Fails like [`Session::load`], or if a target or a part of the options does not exist.
     pub fn load_with(&mut self, options: &LoadOptions) -> Result<LoadReport, Error> {
         let open = |source: &super::WeightsSource| WeightsFile::open(&source.file);
-        let mut files = options.sources.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(Error::Weights)?;
-        let entries: Vec<Entries> =
-            options.sources.iter().zip(&files).map(|(source, file)| Entries::of(source, file)).collect();
+        let mut files = options
+            .sources
+            .iter()
+            .map(open)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Error::Weights)?;
+        let entries: Vec<Entries> = options
+            .sources
+            .iter()
+            .zip(&files)
+            .map(|(source, file)| Entries::of(source, file))
+            .collect();
         let expected: Vec<(String, TensorType)> =
             self.weights().map(|(path, ty)| (path.to_owned(), ty.clone())).collect();
-        let Assigned { pairs, report } = assign(&expected, &entries, options, false).map_err(Error::Weights)?;
-        let types: HashMap<&str, &TensorType> = expected.iter().map(|(path, ty)| (path.as_str(), ty)).collect();
+        let Assigned { pairs, report } =
+            assign(&expected, &entries, options, false).map_err(Error::Weights)?;
+        let types: HashMap<&str, &TensorType> =
+            expected.iter().map(|(path, ty)| (path.as_str(), ty)).collect();
         for pair in &pairs {
             let Some(ty) = types.get(pair.path.as_str()) else { continue };
             let file = &mut files[pair.file];
-            let made = pair.recipe.tensor(|entry| file.read(entry).map(Cow::Owned)).map_err(Error::Weights)?;
+            let made = pair
+                .recipe
+                .tensor(|entry| file.read(entry).map(Cow::Owned))
+                .map_err(Error::Weights)?;
             let made = made.and_then(|tensor| converted(tensor, ty.dtype));
-            let tensor = made.ok_or_else(|| Error::Weights(not_made(&options.sources[pair.file], &pair.path)))?;
+            let tensor = made
+                .ok_or_else(|| Error::Weights(not_made(&options.sources[pair.file], &pair.path)))?;
             self.set(&pair.path, &tensor)?;
         }
         Ok(report)

@@ -143,7 +143,10 @@ impl WeightsFile {
     ///
     /// # Errors
     /// Fails like [`WeightsFile::open`].
-    pub fn open_within(path: impl Into<PathBuf>, limits: Option<Limits>) -> Result<WeightsFile, WeightsError> {
+    pub fn open_within(
+        path: impl Into<PathBuf>,
+        limits: Option<Limits>,
+    ) -> Result<WeightsFile, WeightsError> {
         let path = path.into();
         let format = format(&path)?;
         let file = open_file(&path).map_err(|e| caused(&path, e))?;
@@ -158,7 +161,8 @@ impl WeightsFile {
             }
             #[cfg(feature = "keras")]
             Format::Keras => {
-                let hdf5::Contents { tensors, datasets, titles } = hdf5::open(&path, file, &allowance)?;
+                let hdf5::Contents { tensors, datasets, titles } =
+                    hdf5::open(&path, file, &allowance)?;
                 (tensors, Content::Keras(datasets, titles))
             }
         };
@@ -202,7 +206,9 @@ impl WeightsFile {
                     Some(file) => file,
                     None => reopened.insert(open_file(path).map_err(|e| by(e.into()))?),
                 };
-                let read = file.seek(SeekFrom::Start(starts[number])).and_then(|_| file.read_exact(&mut bytes));
+                let read = file
+                    .seek(SeekFrom::Start(starts[number]))
+                    .and_then(|_| file.read_exact(&mut bytes));
                 read.map_err(|e| by(e.into()))?;
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
@@ -210,11 +216,14 @@ impl WeightsFile {
             #[cfg(feature = "keras")]
             Content::Keras(datasets, _) => {
                 let mut bytes = zeros().map_err(|e| by(e.into()))?;
-                hdf5::read(&datasets[number], ty.dtype.size(), &mut bytes).map_err(|e| failed(&e))?;
+                hdf5::read(&datasets[number], ty.dtype.size(), &mut bytes)
+                    .map_err(|e| failed(&e))?;
                 Tensor::from_bytes(ty.clone(), bytes)
                     .ok_or_else(|| failed(&"it has not as many bytes as its shape says"))
             }
-            Content::Torch(archive) => archive.read(number, ty, &mut allowance).map_err(|e| failed(&e)),
+            Content::Torch(archive) => {
+                archive.read(number, ty, &mut allowance).map_err(|e| failed(&e))
+            }
             Content::Shards(files, places) => {
                 let (file, number) = places[number];
                 files[file].read(number)
@@ -223,7 +232,11 @@ impl WeightsFile {
                 let entry = archive.by_index(number).map_err(|e| by(e.into()))?;
                 let tensor = npy::read_entry(entry, &mut allowance).map_err(|e| by(e.into()))?;
                 // The file may have changed since it was opened.
-                if tensor.ty() == ty { Ok(tensor) } else { Err(failed(&"it is no longer what it was")) }
+                if tensor.ty() == ty {
+                    Ok(tensor)
+                } else {
+                    Err(failed(&"it is no longer what it was"))
+                }
             }
         }
     }

@@ -58,19 +58,28 @@ impl NameMap {
                 continue;
             }
             let pair = text.split_once('=').map(|(name, path)| (name.trim(), path.trim()));
-            let Some((name, path)) = pair.filter(|(name, path)| !name.is_empty() && !path.is_empty()) else {
-                return Err(failed(format!("expected `NAME IN THE FILE = NAME IN THE PROGRAM`, found `{text}`")));
+            let Some((name, path)) =
+                pair.filter(|(name, path)| !name.is_empty() && !path.is_empty())
+            else {
+                return Err(failed(format!(
+                    "expected `NAME IN THE FILE = NAME IN THE PROGRAM`, found `{text}`"
+                )));
             };
             let stars = |text: &str| text.matches('*').count();
             if stars(name) > 1 || stars(path) != stars(name) {
-                return Err(failed(format!("expected one `*` on both sides, or none, found `{text}`")));
+                return Err(failed(format!(
+                    "expected one `*` on both sides, or none, found `{text}`"
+                )));
             }
             pairs.push(Pair { line, name: name.to_owned(), path: path.to_owned() });
         }
         let mut sorted: Vec<&Pair> = pairs.iter().collect();
         sorted.sort_by_key(|pair| (&pair.name, pair.line));
         if let Some(two) = sorted.windows(2).find(|two| two[0].name == two[1].name) {
-            let what = format!("line {}: `{}` is already in line {}", two[1].line, two[1].name, two[0].line);
+            let what = format!(
+                "line {}: `{}` is already in line {}",
+                two[1].line, two[1].name, two[0].line
+            );
             return Err(error(&file, what));
         }
         if pairs.iter().filter(|pair| pair.name.contains('*')).count() > MOST_PATTERNS {
@@ -88,15 +97,22 @@ impl NameMap {
     ///
     /// # Errors
     /// Fails if a line names an entry or a weight that does not exist, with the nearest name.
-    pub(super) fn apply(&self, names: &[&str], weights: &[&str]) -> Result<Vec<Option<String>>, WeightsError> {
-        let (exact, patterns): (Vec<&Pair>, Vec<&Pair>) = self.pairs.iter().partition(|pair| !pair.name.contains('*'));
-        let exact: HashMap<&str, &Pair> = exact.into_iter().map(|pair| (pair.name.as_str(), pair)).collect();
+    pub(super) fn apply(
+        &self,
+        names: &[&str],
+        weights: &[&str],
+    ) -> Result<Vec<Option<String>>, WeightsError> {
+        let (exact, patterns): (Vec<&Pair>, Vec<&Pair>) =
+            self.pairs.iter().partition(|pair| !pair.name.contains('*'));
+        let exact: HashMap<&str, &Pair> =
+            exact.into_iter().map(|pair| (pair.name.as_str(), pair)).collect();
         let known: HashSet<&str> = weights.iter().copied().collect();
         let mut used = HashSet::new();
         let mut paths = Vec::with_capacity(names.len());
         for &name in names {
             let found = exact.get(name).map(|pair| (*pair, pair.path.clone())).or_else(|| {
-                let mut matches = patterns.iter().filter_map(|pair| Some((*pair, pair.matched(name)?)));
+                let mut matches =
+                    patterns.iter().filter_map(|pair| Some((*pair, pair.matched(name)?)));
                 matches.next()
             });
             let Some((pair, path)) = found else {
@@ -116,7 +132,8 @@ impl NameMap {
     }
 
     fn unknown(&self, pair: &Pair, place: &str, name: &str, known: &[&str]) -> WeightsError {
-        let guess = did_you_mean(name, known.iter().copied()).map_or(String::new(), |guess| format!("; {guess}"));
+        let guess = did_you_mean(name, known.iter().copied())
+            .map_or(String::new(), |guess| format!("; {guess}"));
         error(&self.file, format!("line {}: the {place} has no `{name}`{guess}", pair.line))
     }
 }
@@ -140,8 +157,11 @@ mod tests {
 
     #[test]
     fn names_are_mapped() {
-        let map = parse("# names\r\n\nfc.weight = head.Kernel # last\nlayers.*.w = blocks[*].W\n").unwrap();
-        let paths = map.apply(&["fc.weight", "layers.10.w", "rest"], &["head.Kernel", "blocks[10].W"]).unwrap();
+        let map = parse("# names\r\n\nfc.weight = head.Kernel # last\nlayers.*.w = blocks[*].W\n")
+            .unwrap();
+        let paths = map
+            .apply(&["fc.weight", "layers.10.w", "rest"], &["head.Kernel", "blocks[10].W"])
+            .unwrap();
         assert_eq!(paths, [Some("head.Kernel".to_owned()), Some("blocks[10].W".to_owned()), None]);
     }
 
@@ -156,7 +176,9 @@ mod tests {
         for (text, what) in faults {
             assert_eq!(parse(text).unwrap_err(), format!("names.txt: {what}"));
         }
-        let apply = |text: &str| parse(text).unwrap().apply(&["fc.weight"], &["head.Kernel"]).unwrap_err().to_string();
+        let apply = |text: &str| {
+            parse(text).unwrap().apply(&["fc.weight"], &["head.Kernel"]).unwrap_err().to_string()
+        };
         assert_eq!(
             apply("\nfc.wieght = head.Kernel"),
             "names.txt: line 2: the file has no `fc.wieght`; did you mean `fc.weight`?"

@@ -34,9 +34,15 @@ type Opened = (Vec<(String, TensorType)>, Content);
 /// the tensors' bytes without gaps.
 ///
 /// Format: <https://github.com/huggingface/safetensors#format>
-pub fn safetensors(path: &Path, mut file: File, mut allowance: Allowance) -> Result<Opened, WeightsError> {
+pub fn safetensors(
+    path: &Path,
+    mut file: File,
+    mut allowance: Allowance,
+) -> Result<Opened, WeightsError> {
     let io = |e: std::io::Error| caused(path, e);
-    let invalid = |what: &dyn fmt::Display| error(path, format!("this is not a valid safetensors file: {what}"));
+    let invalid = |what: &dyn fmt::Display| {
+        error(path, format!("this is not a valid safetensors file: {what}"))
+    };
     let length = file.metadata().map_err(io)?.len();
     let mut header_length = [0; 8];
     file.read_exact(&mut header_length).map_err(|_| invalid(&"it has no header"))?;
@@ -44,9 +50,12 @@ pub fn safetensors(path: &Path, mut file: File, mut allowance: Allowance) -> Res
     let begin = header_length.checked_add(8).filter(|begin| *begin <= length);
     let begin = begin.ok_or_else(|| invalid(&"its header is longer than the file"))?;
     if header_length > MOST_HEADER {
-        return Err(invalid(&format!("its header has {header_length} bytes, and at most {MOST_HEADER} are read")));
+        return Err(invalid(&format!(
+            "its header has {header_length} bytes, and at most {MOST_HEADER} are read"
+        )));
     }
-    let mut header = allowance.clone().zeroed(header_length as usize).map_err(|e| caused(path, e))?;
+    let mut header =
+        allowance.clone().zeroed(header_length as usize).map_err(|e| caused(path, e))?;
     file.read_exact(&mut header).map_err(io)?;
     let header: Metadata = serde_json::from_slice(&header).map_err(|e| invalid(&e))?;
     if begin.checked_add(header.data_len() as u64) != Some(length) {
@@ -56,8 +65,9 @@ pub fn safetensors(path: &Path, mut file: File, mut allowance: Allowance) -> Res
     for name in header.offset_keys() {
         let Some(TensorInfo { dtype, shape, data_offsets }) = header.info(&name) else { continue };
         let known = DTYPES.iter().find(|(_, theirs)| theirs == dtype);
-        let (dtype, _) =
-            known.ok_or_else(|| error(path, format!("`{name}` has the type {dtype:?}, which Tile has not")))?;
+        let (dtype, _) = known.ok_or_else(|| {
+            error(path, format!("`{name}` has the type {dtype:?}, which Tile has not"))
+        })?;
         let ty = tensor_type(path, &name, *dtype, shape)?;
         allowance.claim(&ty).map_err(|e| caused(path, e).named(&name))?;
         starts.push(begin + data_offsets.0 as u64);
@@ -67,10 +77,17 @@ pub fn safetensors(path: &Path, mut file: File, mut allowance: Allowance) -> Res
 }
 
 /// Returns a tensor's type. Fails if it has more than [`MOST_AXES`] axes.
-fn tensor_type(path: &Path, name: &str, dtype: DType, shape: &[usize]) -> Result<TensorType, WeightsError> {
+fn tensor_type(
+    path: &Path,
+    name: &str,
+    dtype: DType,
+    shape: &[usize],
+) -> Result<TensorType, WeightsError> {
     match shape.len() {
         ..=MOST_AXES => Ok(TensorType::new(dtype, shape)),
-        axes => Err(error(path, format!("`{name}` has {axes} axes, and a tensor may have {MOST_AXES}"))),
+        axes => {
+            Err(error(path, format!("`{name}` has {axes} axes, and a tensor may have {MOST_AXES}")))
+        }
     }
 }
 
@@ -79,20 +96,28 @@ fn tensor_type(path: &Path, name: &str, dtype: DType, shape: &[usize]) -> Result
 ///
 /// Format: <https://huggingface.co/docs/safetensors/index>
 pub fn index(path: &Path, file: File, limits: Option<Limits>) -> Result<Opened, WeightsError> {
-    let invalid =
-        |what: &dyn fmt::Display| error(path, format!("this is not a valid index of safetensors files: {what}"));
+    let invalid = |what: &dyn fmt::Display| {
+        error(path, format!("this is not a valid index of safetensors files: {what}"))
+    };
     let (bytes, _) = read_file(file, limits).map_err(|e| caused(path, e))?;
     if bytes.len() as u64 > MOST_HEADER {
-        return Err(invalid(&format!("it has {} bytes, and at most {MOST_HEADER} are read", bytes.len())));
+        return Err(invalid(&format!(
+            "it has {} bytes, and at most {MOST_HEADER} are read",
+            bytes.len()
+        )));
     }
     // Editors on Windows write a byte order mark at the start of a text.
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     let mut index: serde_json::Value = serde_json::from_slice(text).map_err(|e| invalid(&e))?;
     let weight_map = index.get_mut("weight_map").map(serde_json::Value::take).unwrap_or_default();
-    let weight_map: BTreeMap<String, String> = serde_json::from_value(weight_map).map_err(|e| invalid(&e))?;
+    let weight_map: BTreeMap<String, String> =
+        serde_json::from_value(weight_map).map_err(|e| invalid(&e))?;
     let shards: BTreeSet<&str> = weight_map.values().map(String::as_str).collect();
     if shards.len() > MOST_SHARDS {
-        return Err(error(path, format!("it names {} files, and at most {MOST_SHARDS} are read", shards.len())));
+        return Err(error(
+            path,
+            format!("it names {} files, and at most {MOST_SHARDS} are read", shards.len()),
+        ));
     }
     let mut files: Vec<WeightsFile> = Vec::with_capacity(shards.len());
     let mut known: HashMap<(&str, String), (usize, usize)> = HashMap::new();
@@ -107,13 +132,16 @@ pub fn index(path: &Path, file: File, limits: Option<Limits>) -> Result<Opened, 
             *file = None;
         }
         let numbered = opened.tensors.iter().enumerate();
-        known.extend(numbered.map(|(number, (name, _))| ((shard, name.clone()), (files.len(), number))));
+        known.extend(
+            numbered.map(|(number, (name, _))| ((shard, name.clone()), (files.len(), number))),
+        );
         files.push(opened);
     }
     let (mut tensors, mut places) = (Vec::new(), Vec::new());
     for (tensor, shard) in &weight_map {
         let found = known.get(&(shard.as_str(), tensor.clone()));
-        let &(file, number) = found.ok_or_else(|| error(path, format!("`{shard}` has no tensor `{tensor}`")))?;
+        let &(file, number) =
+            found.ok_or_else(|| error(path, format!("`{shard}` has no tensor `{tensor}`")))?;
         tensors.push(files[file].tensors[number].clone());
         places.push((file, number));
     }

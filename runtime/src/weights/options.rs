@@ -51,7 +51,8 @@ impl WeightsSource {
             Some((path, file)) if is_path(path) => (Some(path.to_owned()), file),
             _ => (None, text),
         };
-        let split = file.rsplit_once('#').filter(|(file, part)| !file.is_empty() && !part.is_empty());
+        let split =
+            file.rsplit_once('#').filter(|(file, part)| !file.is_empty() && !part.is_empty());
         let (file, part) = match split {
             Some((name, part)) if !Path::new(file).exists() => (name, Some(part.to_owned())),
             _ => (file, None),
@@ -129,13 +130,17 @@ mod tests {
         let whole = |file: &str| WeightsSource::new(file);
         assert_eq!(parse("w.npz"), whole("w.npz"));
         assert_eq!(parse("base=w.npz"), whole("w.npz").target("base"));
-        assert_eq!(parse("blocks[3].a=w.npz#x.y"), whole("w.npz").target("blocks[3].a").part("x.y"));
+        assert_eq!(
+            parse("blocks[3].a=w.npz#x.y"),
+            whole("w.npz").target("blocks[3].a").part("x.y")
+        );
         assert_eq!(parse("./lr=1/w.npz"), whole("./lr=1/w.npz"));
         assert_eq!(parse(r"C:\w=1.npz#a"), whole(r"C:\w=1.npz").part("a"));
         assert_eq!(parse("a=b=c.npz"), whole("b=c.npz").target("a"));
         assert_eq!(parse("w.npz#"), whole("w.npz#"));
         assert_eq!(parse("=w.npz"), whole("=w.npz"));
-        let folder = std::env::temp_dir().join(format!("tilec-test-{}-sources", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("tilec-test-{}-sources", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("a#b=c.npz");
         std::fs::write(&file, "").unwrap();

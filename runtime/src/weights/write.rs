@@ -26,7 +26,9 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Error> {
     if let Some((name, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
         return Err(failed(format!("two tensors have the name `{name}`")));
     }
-    let write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()> = match format(path).map_err(Error::Weights)? {
+    let write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()> = match format(path)
+        .map_err(Error::Weights)?
+    {
         Format::SafeTensors => {
             let (head, sorted) = safetensors_head(tensors).map_err(failed)?;
             &move |file| {
@@ -36,7 +38,9 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Error> {
             }
         }
         Format::Npz => &|file| write_npz(file, tensors),
-        Format::Index => return Err(failed("weights are written to one file, .safetensors or .npz".into())),
+        Format::Index => {
+            return Err(failed("weights are written to one file, .safetensors or .npz".into()));
+        }
         Format::Torch => return Err(failed("weights are written to .safetensors or .npz".into())),
         #[cfg(feature = "keras")]
         Format::Keras => return Err(failed("weights are written to .safetensors or .npz".into())),
@@ -60,17 +64,28 @@ impl crate::onnx::TileProgram {
 fn safetensors_head(tensors: &[(String, Tensor)]) -> Result<(Vec<u8>, Vec<&Tensor>), String> {
     let mut sorted = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
-        let dtype = DTYPES.iter().find(|(ours, _)| *ours == tensor.dtype()).map(|(_, theirs)| *theirs);
-        sorted.push((dtype.ok_or_else(|| format!("safetensors has no type {}", tensor.dtype()))?, name, tensor));
+        let dtype =
+            DTYPES.iter().find(|(ours, _)| *ours == tensor.dtype()).map(|(_, theirs)| *theirs);
+        sorted.push((
+            dtype.ok_or_else(|| format!("safetensors has no type {}", tensor.dtype()))?,
+            name,
+            tensor,
+        ));
     }
-    sorted.sort_by(|(left, left_name, _), (right, right_name, _)| right.cmp(left).then(left_name.cmp(right_name)));
+    sorted.sort_by(|(left, left_name, _), (right, right_name, _)| {
+        right.cmp(left).then(left_name.cmp(right_name))
+    });
     let mut end = 0;
     let info = |&(dtype, name, tensor): &(Dtype, &String, &Tensor)| {
         let start = end;
         end += tensor.bytes().len();
-        (name.clone(), TensorInfo { dtype, shape: tensor.shape().to_vec(), data_offsets: (start, end) })
+        (
+            name.clone(),
+            TensorInfo { dtype, shape: tensor.shape().to_vec(), data_offsets: (start, end) },
+        )
     };
-    let metadata = Metadata::new(None, sorted.iter().map(info).collect()).map_err(|e| e.to_string())?;
+    let metadata =
+        Metadata::new(None, sorted.iter().map(info).collect()).map_err(|e| e.to_string())?;
     let mut head = serde_json::to_vec(&metadata).map_err(|e| e.to_string())?;
     // Pads the header, so that the tensors' bytes are aligned.
     head.resize(head.len().next_multiple_of(8), b' ');
@@ -81,7 +96,8 @@ fn write_npz(file: &mut BufWriter<File>, tensors: &[(String, Tensor)]) -> io::Re
     let mut latched = Latched { file, position: 0, end: 0, failed: None };
     let mut archive = ZipWriter::new(&mut latched);
     // Stored, as numpy.savez does. Zip64, since the file may exceed 4 GiB.
-    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
+    let options =
+        SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
     for (name, tensor) in tensors {
         archive.start_file(format!("{name}.npy"), options)?;
         npy::write(tensor, &mut archive)?;

@@ -3,8 +3,9 @@
 use tile_compiler::dtype::DType;
 use tile_compiler::profile::{Execution, MatrixUnit, Processor, Profile, Rates};
 use wgpu::{
-    Adapter, AdapterInfo, Backend, Backends, CooperativeMatrixProperties, CooperativeScalarType, DeviceDescriptor,
-    DeviceType, ExperimentalFeatures, Features, Instance, InstanceDescriptor, InstanceFlags, Limits,
+    Adapter, AdapterInfo, Backend, Backends, CooperativeMatrixProperties, CooperativeScalarType,
+    DeviceDescriptor, DeviceType, ExperimentalFeatures, Features, Instance, InstanceDescriptor,
+    InstanceFlags, Limits,
 };
 
 use super::confirm::confirm;
@@ -47,7 +48,8 @@ fn rank(device_type: DeviceType) -> Option<u32> {
 
 /// Returns the number of the best real GPU: the first of the preferred type.
 fn best(adapters: &[Adapter]) -> Option<usize> {
-    let ranked = adapters.iter().enumerate().filter_map(|(n, a)| Some((rank(a.get_info().device_type)?, n)));
+    let ranked =
+        adapters.iter().enumerate().filter_map(|(n, a)| Some((rank(a.get_info().device_type)?, n)));
     ranked.max_by_key(|&(rank, n)| (rank, std::cmp::Reverse(n))).map(|(_, n)| n)
 }
 
@@ -83,7 +85,9 @@ pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
     let Some(chosen) = number.or_else(|| best(&adapters)) else {
         let reason = match adapters.len() {
             0 => "no adapter was found".into(),
-            n => format!("none of the {n} adapters is a real GPU; name one, such as `wgpu:0`, to use it all the same"),
+            n => format!(
+                "none of the {n} adapters is a real GPU; name one, such as `wgpu:0`, to use it all the same"
+            ),
         };
         return Err(Error::NoDevice { name: "wgpu".into(), reason });
     };
@@ -107,7 +111,9 @@ pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
             gpu.refuted = confirm(&mut gpu).await;
             Ok(gpu)
         }
-        Err(error) => Err(Error::Device { device: name, doing: "to open".into(), source: Box::new(error) }),
+        Err(error) => {
+            Err(Error::Device { device: name, doing: "to open".into(), source: Box::new(error) })
+        }
     }
 }
 
@@ -138,7 +144,8 @@ fn matrix_units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<
         let size = of.m_size;
         let is_known = matches!(size, 8 | 16) && of.n_size == size && of.k_size == size;
         let unit = MatrixUnit { size, factors, subgroup };
-        (is_known && of.cr_type == CooperativeScalarType::F32 && !of.saturating_accumulation).then_some(unit)
+        (is_known && of.cr_type == CooperativeScalarType::F32 && !of.saturating_accumulation)
+            .then_some(unit)
     };
     all.iter().filter_map(unit).collect()
 }
@@ -171,17 +178,28 @@ pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profi
 /// Returns typical rates of a device type. Adapters do not report theirs.
 fn rates(device_type: DeviceType) -> Rates {
     match device_type {
-        DeviceType::DiscreteGpu | DeviceType::VirtualGpu => {
-            Rates { cores: 64, flops: 2e13, memory: 7e11, cache: 3e12, cache_bytes: 3e7, ..Rates::GPU }
+        DeviceType::DiscreteGpu | DeviceType::VirtualGpu => Rates {
+            cores: 64,
+            flops: 2e13,
+            memory: 7e11,
+            cache: 3e12,
+            cache_bytes: 3e7,
+            ..Rates::GPU
+        },
+        DeviceType::IntegratedGpu => {
+            Rates { cores: 12, flops: 3e12, memory: 1e11, cache: 5e11, ..Rates::GPU }
         }
-        DeviceType::IntegratedGpu => Rates { cores: 12, flops: 3e12, memory: 1e11, cache: 5e11, ..Rates::GPU },
         DeviceType::Cpu | DeviceType::Other => Rates::GPU,
     }
 }
 
 /// Returns the names of the features that kernels use.
 fn feature_names(features: Features) -> Vec<&'static str> {
-    FEATURES.iter().filter(|(feature, _)| features.contains(*feature)).map(|&(_, name)| name).collect()
+    FEATURES
+        .iter()
+        .filter(|(feature, _)| features.contains(*feature))
+        .map(|&(_, name)| name)
+        .collect()
 }
 
 /// Returns the bytes of the largest device-local memory heap, if the driver reports it.
@@ -192,7 +210,9 @@ fn memory(adapter: &Adapter) -> Option<u64> {
     // SAFETY: the adapter's handles are only read, while it lives.
     let properties = unsafe {
         let hal = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
-        hal.shared_instance().raw_instance().get_physical_device_memory_properties(hal.raw_physical_device())
+        hal.shared_instance()
+            .raw_instance()
+            .get_physical_device_memory_properties(hal.raw_physical_device())
     };
     let heaps = properties.memory_heaps.iter().take(properties.memory_heap_count as usize);
     heaps.filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0).map(|heap| heap.size).max()

@@ -46,7 +46,8 @@ impl Backend for WgpuBackend {
 
     fn compile<'a>(&'a self, plan: Plan, store: &'a mut Store) -> Pending<'a, Box<dyn Executable>> {
         Box::pin(async move {
-            let executable = GpuExecutable::new(self.gpu.clone(), plan, self.checked, store).await?;
+            let executable =
+                GpuExecutable::new(self.gpu.clone(), plan, self.checked, store).await?;
             Ok(Box::new(executable) as Box<dyn Executable>)
         })
     }
@@ -97,7 +98,9 @@ impl Backend for WgpuBackend {
         let mut kept = lock(&self.gpu.tuned);
         for routine in plan.routines.iter().filter(|routine| routine.choice == Choice::Unsuited) {
             let name = &routine.name;
-            kept.warn(format!("the tuned schedule of kernel {name} is not used: it does not suit the kernel"));
+            kept.warn(format!(
+                "the tuned schedule of kernel {name} is not used: it does not suit the kernel"
+            ));
         }
     }
 }
@@ -147,7 +150,9 @@ impl Executable for GpuExecutable {
     }
 
     fn step<'a>(&'a mut self, watched: &'a [usize]) -> Pending<'a, Watched> {
-        Box::pin(async move { Ok(Watched::OnTheWay(Box::new(GpuExecutable::step(self, watched).await?))) })
+        Box::pin(async move {
+            Ok(Watched::OnTheWay(Box::new(GpuExecutable::step(self, watched).await?)))
+        })
     }
 
     fn attach(&mut self, store: &mut Store) -> Result<(), Error> {

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use wgpu::{
-    BufferDescriptor, BufferUsages, CommandEncoderDescriptor, ComputePassDescriptor, ComputePassTimestampWrites,
-    Features, QuerySetDescriptor, QueryType,
+    BufferDescriptor, BufferUsages, CommandEncoderDescriptor, ComputePassDescriptor,
+    ComputePassTimestampWrites, Features, QuerySetDescriptor, QueryType,
 };
 
 use super::executable::GpuExecutable;
@@ -25,21 +25,27 @@ impl GpuExecutable {
         let started = Instant::now();
         let device = &self.gpu.device;
         let clock = || {
-            let queries =
-                device.create_query_set(&QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: 2 });
+            let queries = device.create_query_set(&QuerySetDescriptor {
+                label: None,
+                ty: QueryType::Timestamp,
+                count: 2,
+            });
             let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
-            let descriptor = BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
+            let descriptor =
+                BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
             (queries, device.create_buffer(&descriptor), self.gpu.mappable(BYTES))
         };
         let submit = || {
             let clock = self.has_clock().then(clock);
             let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
-            let timestamp_writes = clock.as_ref().map(|(query_set, ..)| ComputePassTimestampWrites {
-                query_set,
-                beginning_of_pass_write_index: Some(0),
-                end_of_pass_write_index: Some(1),
-            });
-            let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor { label: None, timestamp_writes });
+            let timestamp_writes =
+                clock.as_ref().map(|(query_set, ..)| ComputePassTimestampWrites {
+                    query_set,
+                    beginning_of_pass_write_index: Some(0),
+                    end_of_pass_write_index: Some(1),
+                });
+            let mut pass = encoder
+                .begin_compute_pass(&ComputePassDescriptor { label: None, timestamp_writes });
             for _ in 0..runs {
                 self.launches.iter().for_each(|launch| launch.record(&mut pass));
             }
@@ -60,8 +66,11 @@ impl GpuExecutable {
         let mapping = self.gpu.map(target);
         self.gpu.wait(submission)?;
         let view = self.gpu.read(target, mapping).await?;
-        let tick =
-            |at: usize| view.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let tick = |at: usize| {
+            view.get(at..at + 8)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map_or(0, u64::from_le_bytes)
+        };
         let period = f64::from(self.gpu.queue.get_timestamp_period()) * 1e-9;
         Ok(each(tick(8).saturating_sub(tick(0)) as f64 * period))
     }

@@ -12,8 +12,8 @@ use tile_compiler::dtype::DType;
 use tile_compiler::kernel::{Access, Kernel};
 use tile_compiler::profile::{MatrixUnit, Profile};
 use wgpu::{
-    BindGroupDescriptor, BindGroupEntry, Buffer, BufferDescriptor, BufferUsages, CommandEncoderDescriptor,
-    ComputePassDescriptor,
+    BindGroupDescriptor, BindGroupEntry, Buffer, BufferDescriptor, BufferUsages,
+    CommandEncoderDescriptor, ComputePassDescriptor,
 };
 
 use super::gpu::{Gpu, adapter_key, aligned, lock};
@@ -66,7 +66,8 @@ pub async fn confirm(gpu: &mut Gpu) -> Vec<String> {
     if let Some(file) = &mut file {
         let known = lock(&KNOWN).clone();
         let of_adapter = known.iter().filter(|((adapter, _), _)| *adapter == key);
-        let lines: String = of_adapter.map(|((_, feature), verdict)| format!("{feature} {verdict}\n")).collect();
+        let lines: String =
+            of_adapter.map(|((_, feature), verdict)| format!("{feature} {verdict}\n")).collect();
         // If writing fails, the next process tries the features again.
         let _ = file.write(lines.as_bytes());
     }
@@ -75,7 +76,9 @@ pub async fn confirm(gpu: &mut Gpu) -> Vec<String> {
         probes.iter().filter(wanted).map(|probe| probe.feature.as_str()).collect()
     };
     leave_out(&mut gpu.profile, &without(|verdict| verdict != Some(&true)));
-    let sentence = |feature: &str| format!("{}: {feature} is not used: a small product came out wrong", gpu.name);
+    let sentence = |feature: &str| {
+        format!("{}: {feature} is not used: a small product came out wrong", gpu.name)
+    };
     without(|verdict| verdict == Some(&false)).into_iter().map(sentence).collect()
 }
 
@@ -125,7 +128,9 @@ fn probes(profile: &Profile) -> Vec<Probe> {
 }
 
 fn half_precision() -> Probe {
-    let bytes = |f: fn(f32) -> f32| (0..64).flat_map(|i| f16::from_f32(f(i as f32)).to_le_bytes()).collect::<Vec<u8>>();
+    let bytes = |f: fn(f32) -> f32| {
+        (0..64).flat_map(|i| f16::from_f32(f(i as f32)).to_le_bytes()).collect::<Vec<u8>>()
+    };
     let expected = bytes(|x| x * 1.5 + 0.25);
     Probe {
         feature: F16.into(),
@@ -143,7 +148,9 @@ fn half_precision() -> Probe {
 
 fn long_integers() -> Probe {
     const FACTOR: i64 = 3_000_000_001;
-    let bytes = |factor: i64| (0..64i64).flat_map(|i| ((i - 32) * factor).to_le_bytes()).collect::<Vec<u8>>();
+    let bytes = |factor: i64| {
+        (0..64i64).flat_map(|i| ((i - 32) * factor).to_le_bytes()).collect::<Vec<u8>>()
+    };
     let expected = bytes(FACTOR);
     Probe {
         feature: INT64.into(),
@@ -207,7 +214,9 @@ fn matrix_product(unit: &MatrixUnit) -> Probe {
     let (square, invocations) = (size * size, 2 * subgroup);
     // Leaves room for more subgroups, should they be smaller than the unit claims.
     let room = square * invocations.div_ceil(4);
-    let cast = |value: &str| if factors == DType::F32 { value.to_owned() } else { format!("{factors}({value})") };
+    let cast = |value: &str| {
+        if factors == DType::F32 { value.to_owned() } else { format!("{factors}({value})") }
+    };
     let (left, right) = (cast("x[at]"), cast("w[at]"));
     let kernel = format!(
         "kernel confirm_matrices workgroup({invocations}, 1, 1) grid(1, 1, 1) {{
@@ -245,18 +254,24 @@ fn matrix_product(unit: &MatrixUnit) -> Probe {
         two = 2 * square
     );
     let numbers = |factor: usize, modulus: usize| {
-        (0..square as usize).map(|i| (i * factor % modulus) as f32 - (modulus / 2) as f32).collect::<Vec<f32>>()
+        (0..square as usize)
+            .map(|i| (i * factor % modulus) as f32 - (modulus / 2) as f32)
+            .collect::<Vec<f32>>()
     };
     let (x, w) = (numbers(5, 11), numbers(3, 7));
     let size = size as usize;
     // The left operand is stored column by column.
-    let sum = |at: usize| (0..size).map(|k| x[k * size + at / size] * w[k * size + at % size]).sum::<f32>();
-    let expected: Vec<u8> = (0..2).flat_map(|_| (0..size * size).flat_map(|at| sum(at).to_le_bytes())).collect();
+    let sum = |at: usize| {
+        (0..size).map(|k| x[k * size + at / size] * w[k * size + at % size]).sum::<f32>()
+    };
+    let expected: Vec<u8> =
+        (0..2).flat_map(|_| (0..size * size).flat_map(|at| sum(at).to_le_bytes())).collect();
     let bytes = |numbers: &[f32]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let is_right = move |outputs: &[Vec<u8>]| {
         let numbers = integers(&outputs[1]);
         outputs[0] == expected
-            && (0..2).all(|n| numbers.iter().filter(|number| **number == n).count() == subgroup as usize)
+            && (0..2)
+                .all(|n| numbers.iter().filter(|number| **number == n).count() == subgroup as usize)
     };
     let inputs = vec![bytes(&x), bytes(&w)];
     Probe { feature: matrices(unit), kernel, inputs, is_right: Box::new(is_right) }
@@ -287,13 +302,24 @@ async fn outputs(gpu: &Gpu, probe: &Probe) -> Result<Vec<Vec<u8>>, Error> {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         let create = |buffer| {
             let size = aligned(size(buffer));
-            gpu.device.create_buffer(&BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
+            gpu.device.create_buffer(&BufferDescriptor {
+                label: None,
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
         };
         let buffers: Vec<Buffer> = kernel.buffers.iter().map(create).collect();
-        buffers.iter().zip(&probe.inputs).for_each(|(buffer, input)| gpu.queue.write_buffer(buffer, 0, input));
+        buffers
+            .iter()
+            .zip(&probe.inputs)
+            .for_each(|(buffer, input)| gpu.queue.write_buffer(buffer, 0, input));
         let entries: Vec<BindGroupEntry> = (0..)
             .zip(&buffers)
-            .map(|(binding, buffer)| BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+            .map(|(binding, buffer)| BindGroupEntry {
+                binding,
+                resource: buffer.as_entire_binding(),
+            })
             .collect();
         let layout = pipeline.get_bind_group_layout(0);
         let descriptor = BindGroupDescriptor { label: None, layout: &layout, entries: &entries };
@@ -309,7 +335,9 @@ async fn outputs(gpu: &Gpu, probe: &Probe) -> Result<Vec<Vec<u8>>, Error> {
     };
     let buffers = gpu.scoped("to try a feature", run).await?;
     let mut outputs = Vec::new();
-    for (buffer, written) in buffers.iter().zip(&kernel.buffers).filter(|(_, buffer)| buffer.access == Access::Write) {
+    for (buffer, written) in
+        buffers.iter().zip(&kernel.buffers).filter(|(_, buffer)| buffer.access == Access::Write)
+    {
         outputs.push(gpu.download(buffer).await?[..size(written) as usize].to_vec());
     }
     Ok(outputs)

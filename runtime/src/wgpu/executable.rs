@@ -15,9 +15,9 @@ use tile_compiler::kernel::Kernel;
 use tile_compiler::plan::{self, BufferId, Content, Plan, Port, RoutineId};
 use tile_compiler::tensor::{Tensor, TensorType};
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding, BufferDescriptor,
-    BufferSize, BufferUsages, CommandEncoder, CommandEncoderDescriptor, ComputePass, ComputePassDescriptor,
-    ComputePipeline, SubmissionIndex,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding,
+    BufferDescriptor, BufferSize, BufferUsages, CommandEncoder, CommandEncoderDescriptor,
+    ComputePass, ComputePassDescriptor, ComputePipeline, SubmissionIndex,
 };
 
 use super::gpu::{Gpu, Mapping, aligned};
@@ -50,7 +50,9 @@ struct StoredBuffer {
 
 impl DeviceMemory for StoredBuffer {
     fn read<'a>(&'a self, storage: DType, ty: &'a TensorType) -> Pending<'a, Option<Tensor>> {
-        Box::pin(async move { Ok(from_storage(&self.gpu.download(&self.buffer).await?, storage, ty)) })
+        Box::pin(
+            async move { Ok(from_storage(&self.gpu.download(&self.buffer).await?, storage, ty)) },
+        )
     }
 }
 
@@ -108,7 +110,9 @@ impl GpuWatched {
         let mut rest = &view[..];
         let mut outputs = Vec::with_capacity(types.len());
         for (ty, storage) in types {
-            outputs.push(from_storage(rest, storage, &ty).ok_or_else(|| Error::unstorable(&ty, storage))?);
+            outputs.push(
+                from_storage(rest, storage, &ty).ok_or_else(|| Error::unstorable(&ty, storage))?,
+            );
             let size = aligned((ty.elements().max(1) * storage.size()) as u64) as usize;
             rest = rest.get(size..).unwrap_or_default();
         }
@@ -119,22 +123,33 @@ impl GpuWatched {
 impl GpuExecutable {
     /// Allocates the plan's buffers, except weights already in the store, uploads its constants,
     /// and compiles its kernels. With `checked`, kernels check their accesses.
-    pub async fn new(gpu: Arc<Gpu>, plan: Plan, checked: bool, store: &mut Store) -> Result<GpuExecutable, Error> {
+    pub async fn new(
+        gpu: Arc<Gpu>,
+        plan: Plan,
+        checked: bool,
+        store: &mut Store,
+    ) -> Result<GpuExecutable, Error> {
         plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
         require(&gpu, &plan, store)?;
-        let buffers = gpu.scoped("to allocate the program's buffers", || allocate(&gpu, &plan, store)).await?;
+        let buffers = gpu
+            .scoped("to allocate the program's buffers", || allocate(&gpu, &plan, store))
+            .await?;
         for port in &plan.weights {
             if store.get(&port.name).is_none() {
                 let storage = plan.buffers[port.buffer].storage;
                 let buffer = memory(&buffers, port.buffer)?.clone();
-                let memory = store::Memory::Device(Box::new(StoredBuffer { gpu: gpu.clone(), buffer }));
-                store.put(&port.name, Stored { ty: port.ty.clone(), storage, memory, given: false });
+                let memory =
+                    store::Memory::Device(Box::new(StoredBuffer { gpu: gpu.clone(), buffer }));
+                store
+                    .put(&port.name, Stored { ty: port.ty.clone(), storage, memory, given: false });
             }
         }
         let pipelines = pipelines(&gpu, &plan, checked).await?;
-        let (prelude, launches) =
-            gpu.scoped("to bind the program's buffers", || bind(&gpu, &plan, &buffers, &pipelines)).await?;
-        let readbacks = gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
+        let (prelude, launches) = gpu
+            .scoped("to bind the program's buffers", || bind(&gpu, &plan, &buffers, &pipelines))
+            .await?;
+        let readbacks =
+            gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
         gpu.check_alive()?;
         Ok(GpuExecutable { gpu, plan, buffers, prelude, launches, stale: true, readbacks })
     }
@@ -146,7 +161,9 @@ impl GpuExecutable {
         let missing = || Error::internal(format!("the plan has no input or weight {number}"));
         let id = port.ok_or_else(missing)?.buffer;
         self.stale |= number >= self.plan.inputs.len();
-        self.gpu.scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor)).await
+        self.gpu
+            .scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor))
+            .await
     }
 
     /// Downloads the input or weight with this index in [`Plan::given`].
@@ -176,25 +193,40 @@ impl GpuExecutable {
     /// Runs every step, with the prelude if it is stale, and then replaces the weights by their
     /// next values. Does not wait. The outputs `watched` are in transfer to the host.
     pub async fn step(&mut self, watched: &[usize]) -> Result<GpuWatched, Error> {
-        let ports: Vec<Port> = watched.iter().map(|&number| self.plan.outputs[number].clone()).collect();
-        let bytes: u64 = ports.iter().map(|port| aligned(self.plan.buffers[port.buffer].bytes())).sum();
+        let ports: Vec<Port> =
+            watched.iter().map(|&number| self.plan.outputs[number].clone()).collect();
+        let bytes: u64 =
+            ports.iter().map(|port| aligned(self.plan.buffers[port.buffer].bytes())).sum();
         let submit = || {
             let target = (bytes > 0).then(|| self.gpu.mappable(bytes));
-            let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            let mut encoder =
+                self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             self.record(&mut encoder);
             for &(weight, output) in &self.plan.updates {
-                let (weight, next) = (self.plan.weights[weight].buffer, self.plan.outputs[output].buffer);
-                let is_there =
-                    matches!(self.plan.buffers[next].content, Content::Over { weight: over } if over == weight);
+                let (weight, next) =
+                    (self.plan.weights[weight].buffer, self.plan.outputs[output].buffer);
+                let is_there = matches!(self.plan.buffers[next].content, Content::Over { weight: over } if over == weight);
                 if !is_there && weight != next {
                     let target = memory(&self.buffers, weight)?;
-                    encoder.copy_buffer_to_buffer(memory(&self.buffers, next)?, 0, target, 0, target.size());
+                    encoder.copy_buffer_to_buffer(
+                        memory(&self.buffers, next)?,
+                        0,
+                        target,
+                        0,
+                        target.size(),
+                    );
                 }
             }
             let mut at = 0;
             for (port, target) in ports.iter().zip(target.iter().cycle()) {
                 let size = aligned(self.plan.buffers[port.buffer].bytes());
-                encoder.copy_buffer_to_buffer(memory(&self.buffers, port.buffer)?, 0, target, at, size);
+                encoder.copy_buffer_to_buffer(
+                    memory(&self.buffers, port.buffer)?,
+                    0,
+                    target,
+                    at,
+                    size,
+                );
                 at += size;
             }
             Ok((self.gpu.submit(encoder), target))
@@ -202,7 +234,10 @@ impl GpuExecutable {
         let (submission, target) = self.gpu.scoped("to run the program", submit).await?;
         self.stale = false;
         let target = target.map(|target| (self.gpu.map(&target), target));
-        let types = ports.into_iter().map(|port| (port.ty, self.plan.buffers[port.buffer].storage)).collect();
+        let types = ports
+            .into_iter()
+            .map(|port| (port.ty, self.plan.buffers[port.buffer].storage))
+            .collect();
         Ok(GpuWatched { gpu: self.gpu.clone(), submission, target, types })
     }
 
@@ -244,13 +279,20 @@ impl GpuExecutable {
     /// Submits all launches if `execute`, then the copies of the results if `read`.
     pub(super) async fn submit(&self, execute: bool, read: bool) -> Result<SubmissionIndex, Error> {
         let submit = || {
-            let mut encoder = self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            let mut encoder =
+                self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             if execute {
                 self.record(&mut encoder);
             }
             if read {
                 for Readback { source, target } in &self.readbacks {
-                    encoder.copy_buffer_to_buffer(memory(&self.buffers, *source)?, 0, target, 0, target.size());
+                    encoder.copy_buffer_to_buffer(
+                        memory(&self.buffers, *source)?,
+                        0,
+                        target,
+                        0,
+                        target.size(),
+                    );
                 }
             }
             Ok(self.gpu.submit(encoder))
@@ -267,7 +309,8 @@ impl GpuExecutable {
 
     /// Returns the outputs that `submission` copies.
     pub(super) async fn collect(&self, submission: SubmissionIndex) -> Result<Vec<Tensor>, Error> {
-        let mappings: Vec<Mapping> = self.readbacks.iter().map(|readback| self.gpu.map(&readback.target)).collect();
+        let mappings: Vec<Mapping> =
+            self.readbacks.iter().map(|readback| self.gpu.map(&readback.target)).collect();
         let mut result = self.gpu.wait(submission).map(|()| vec![None; self.plan.outputs.len()]);
         for (readback, mapping) in self.readbacks.iter().zip(mappings) {
             if let Ok(outputs) = &mut result {
@@ -278,8 +321,13 @@ impl GpuExecutable {
             }
             self.gpu.unmap(&readback.target);
         }
-        let missing = |port: &Port| Error::unstorable(&port.ty, self.plan.buffers[port.buffer].storage);
-        result?.into_iter().zip(&self.plan.outputs).map(|(tensor, port)| tensor.ok_or_else(|| missing(port))).collect()
+        let missing =
+            |port: &Port| Error::unstorable(&port.ty, self.plan.buffers[port.buffer].storage);
+        result?
+            .into_iter()
+            .zip(&self.plan.outputs)
+            .map(|(tensor, port)| tensor.ok_or_else(|| missing(port)))
+            .collect()
     }
 
     /// Sets the outputs stored in buffer `source` from its content `bytes`.
@@ -318,7 +366,9 @@ fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Vec<Option<Buffer>>
             Content::Temporary { slot } => Some(slots[slot].clone()),
             Content::Carried => None,
             Content::Over { weight } => buffers[weight].clone(),
-            _ => Some(stored.get(&id).map_or_else(|| create(buffer.bytes()), |&buffer| buffer.clone())),
+            _ => Some(
+                stored.get(&id).map_or_else(|| create(buffer.bytes()), |&buffer| buffer.clone()),
+            ),
         });
     }
     for (id, buffer) in plan.buffers.iter().enumerate() {
@@ -348,9 +398,16 @@ fn memory(buffers: &[Option<Buffer>], id: usize) -> Result<&Buffer, Error> {
 }
 
 /// Writes `tensor` to buffer `id` of the plan.
-fn upload(gpu: &Gpu, plan: &Plan, buffers: &[Option<Buffer>], id: usize, tensor: &Tensor) -> Result<(), Error> {
+fn upload(
+    gpu: &Gpu,
+    plan: &Plan,
+    buffers: &[Option<Buffer>],
+    id: usize,
+    tensor: &Tensor,
+) -> Result<(), Error> {
     let storage = plan.buffers[id].storage;
-    let mut bytes = to_storage(tensor, storage).ok_or_else(|| Error::unstorable(tensor.ty(), storage))?;
+    let mut bytes =
+        to_storage(tensor, storage).ok_or_else(|| Error::unstorable(tensor.ty(), storage))?;
     let length = aligned(bytes.len() as u64) as usize;
     if length != bytes.len() {
         bytes.to_mut().resize(length, 0);
@@ -381,11 +438,19 @@ fn bind(
                     let size = BufferSize::new(aligned(plan.buffers[id].bytes()));
                     Ok(BufferBinding { buffer: memory(buffers, id)?, offset: 0, size })
                 };
-                let resources = place.key().1.iter().map(resource).collect::<Result<Vec<_>, Error>>()?;
-                let turn = BufferBinding { buffer: &turns.buffer, offset: 0, size: BufferSize::new(TURN_BYTES) };
-                let resources = resources.into_iter().chain(kernel.steps.iter().map(|_| turn.clone()));
-                let entry =
-                    |(binding, resource)| BindGroupEntry { binding, resource: BindingResource::Buffer(resource) };
+                let resources =
+                    place.key().1.iter().map(resource).collect::<Result<Vec<_>, Error>>()?;
+                let turn = BufferBinding {
+                    buffer: &turns.buffer,
+                    offset: 0,
+                    size: BufferSize::new(TURN_BYTES),
+                };
+                let resources =
+                    resources.into_iter().chain(kernel.steps.iter().map(|_| turn.clone()));
+                let entry = |(binding, resource)| BindGroupEntry {
+                    binding,
+                    resource: BindingResource::Buffer(resource),
+                };
                 let entries: Vec<BindGroupEntry<'_>> = (0..).zip(resources).map(entry).collect();
                 let bindings = gpu.device.create_bind_group(&BindGroupDescriptor {
                     label: Some(&launch.step.name()),
@@ -395,8 +460,19 @@ fn bind(
                 place.insert(bindings).clone()
             }
         };
-        let turns = launch.turns.iter().take(kernel.steps.len()).map(|&turn| turn as u32 * turns.stride).collect();
-        Ok::<_, Error>(Launch { step: launch.number, pipeline: pipeline.clone(), bindings, turns, grid: kernel.grid })
+        let turns = launch
+            .turns
+            .iter()
+            .take(kernel.steps.len())
+            .map(|&turn| turn as u32 * turns.stride)
+            .collect();
+        Ok::<_, Error>(Launch {
+            step: launch.number,
+            pipeline: pipeline.clone(),
+            bindings,
+            turns,
+            grid: kernel.grid,
+        })
     };
     let (mut prelude, mut launches) = (Vec::new(), Vec::new());
     plan.prelude_launches(|launch| bind(launch).map(|launch| prelude.push(launch)))?;
@@ -429,6 +505,7 @@ fn readbacks(gpu: &Gpu, plan: &Plan) -> Vec<Readback> {
     let mut sources: Vec<usize> = plan.outputs.iter().map(|port| port.buffer).collect();
     sources.sort_unstable();
     sources.dedup();
-    let readback = |source: usize| Readback { source, target: gpu.mappable(plan.buffers[source].bytes()) };
+    let readback =
+        |source: usize| Readback { source, target: gpu.mappable(plan.buffers[source].bytes()) };
     sources.into_iter().map(readback).collect()
 }

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use tile_compiler::profile::{MatrixUnit, Profile};
 use wgpu::{
-    Buffer, BufferDescriptor, BufferUsages, BufferView, CommandEncoder, CommandEncoderDescriptor, Device, ErrorFilter,
-    MapMode, PollType, Queue, SubmissionIndex,
+    Buffer, BufferDescriptor, BufferUsages, BufferView, CommandEncoder, CommandEncoderDescriptor,
+    Device, ErrorFilter, MapMode, PollType, Queue, SubmissionIndex,
 };
 
 use super::adapter;
@@ -45,7 +45,12 @@ impl Gpu {
     pub fn own(name: String, device: Device, queue: Queue, matrices: Vec<MatrixUnit>) -> Gpu {
         let compiled = Compiled::kept(&device);
         let shared = Gpu::shared(name, device, queue);
-        let gpu = Gpu { compiled, profile: Profile { matrices, ..shared.profile }, is_shared: false, ..shared };
+        let gpu = Gpu {
+            compiled,
+            profile: Profile { matrices, ..shared.profile },
+            is_shared: false,
+            ..shared
+        };
         let lost = gpu.lost.clone();
         gpu.device.set_device_lost_callback(move |_, reason| {
             lock(&lost).get_or_insert(reason);
@@ -92,7 +97,11 @@ impl Gpu {
 
     /// Calls `f`, and returns the first error that the device reports for it. `doing` completes
     /// "failed".
-    pub async fn scoped<T>(&self, doing: &str, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    pub async fn scoped<T>(
+        &self,
+        doing: &str,
+        f: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
         self.check_lost()?;
         let (value, reports) = in_scopes(&self.device, f);
         self.check_lost()?;
@@ -114,7 +123,9 @@ impl Gpu {
 
     fn check_lost(&self) -> Result<(), Error> {
         match &*lock(&self.lost) {
-            Some(reason) => Err(Error::DeviceLost { device: self.name.clone(), reason: reason.clone() }),
+            Some(reason) => {
+                Err(Error::DeviceLost { device: self.name.clone(), reason: reason.clone() })
+            }
             None => Ok(()),
         }
     }
@@ -131,7 +142,9 @@ impl Gpu {
         self.check_lost()?;
         if self.is_shared && is_destroyed(&self.device) {
             let adapter = self.adapter();
-            self.lose(format!("`{adapter}` was destroyed or reset; open it again, and build new sessions on it"));
+            self.lose(format!(
+                "`{adapter}` was destroyed or reset; open it again, and build new sessions on it"
+            ));
         }
         self.check_lost()
     }
@@ -204,7 +217,8 @@ impl Gpu {
     pub async fn download(&self, buffer: &Buffer) -> Result<BufferView, Error> {
         let copy = || {
             let target = self.mappable(buffer.size());
-            let mut encoder = self.device.create_command_encoder(&CommandEncoderDescriptor::default());
+            let mut encoder =
+                self.device.create_command_encoder(&CommandEncoderDescriptor::default());
             encoder.copy_buffer_to_buffer(buffer, 0, &target, 0, target.size());
             Ok((self.submit(encoder), target))
         };
@@ -233,7 +247,12 @@ fn tuned(device: &Device, profile: &Profile) -> Kept {
     let info = device.adapter_info();
     let of_profile = format!("{profile:?}");
     // Devices with other limits, such as an app's, have separate files.
-    let name = format!("tuned-{:x}-{:x}-{:016x}", info.vendor, info.device, cache::hash(of_profile.as_bytes()));
+    let name = format!(
+        "tuned-{:x}-{:x}-{:016x}",
+        info.vendor,
+        info.device,
+        cache::hash(of_profile.as_bytes())
+    );
     Kept::open(&name, &[adapter_key(device), of_profile].join(", "))
 }
 
@@ -251,7 +270,10 @@ pub fn aligned(bytes: u64) -> u64 {
 
 /// Calls `f` inside error scopes of all kinds, and returns their reports. An error outside any
 /// scope panics if an app's device has no error handler.
-fn in_scopes<T>(device: &Device, f: impl FnOnce() -> T) -> (T, Vec<impl Future<Output = Option<wgpu::Error>>>) {
+fn in_scopes<T>(
+    device: &Device,
+    f: impl FnOnce() -> T,
+) -> (T, Vec<impl Future<Output = Option<wgpu::Error>>>) {
     let scopes = [ErrorFilter::Validation, ErrorFilter::Internal, ErrorFilter::OutOfMemory]
         .map(|filter| device.push_error_scope(filter));
     let value = f();

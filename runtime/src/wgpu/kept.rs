@@ -47,7 +47,9 @@ impl Kept {
         let Some(file) = &mut self.file else { return Ok(BTreeMap::new()) };
         let Some(content) = file.read()? else { return Ok(BTreeMap::new()) };
         let text = String::from_utf8_lossy(&content);
-        let unread = |line: &str| format!("{} is not used: `{line}` is no tuned kernel", file.path().display());
+        let unread = |line: &str| {
+            format!("{} is not used: `{line}` is no tuned kernel", file.path().display())
+        };
         text.lines().map(|line| entry(line).ok_or_else(|| unread(line))).collect()
     }
 
@@ -102,7 +104,8 @@ fn line(key: Key, Entry { default_seconds, seconds, finished, schedule }: &Entry
 fn entry(line: &str) -> Option<(Key, Entry)> {
     let mut words = line.splitn(5, ' ');
     let key = words.next()?.parse().ok()?;
-    let mut time = || words.next()?.parse().ok().filter(|time: &f64| time.is_finite() && *time >= 0.0);
+    let mut time =
+        || words.next()?.parse().ok().filter(|time: &f64| time.is_finite() && *time >= 0.0);
     let (default_seconds, seconds) = (time()?, time()?);
     let finished = match words.next()? {
         "finished" => true,
@@ -128,7 +131,12 @@ mod tests {
     }
 
     fn found(schedule: &str, finished: bool) -> Entry {
-        Entry { default_seconds: 1.5e-4, seconds: 1e-4, finished, schedule: schedule.parse().unwrap() }
+        Entry {
+            default_seconds: 1.5e-4,
+            seconds: 1e-4,
+            finished,
+            schedule: schedule.parse().unwrap(),
+        }
     }
 
     #[test]
@@ -153,10 +161,15 @@ mod tests {
     #[test]
     fn lines_that_are_none() {
         let folder = folder("lines");
-        for wrong in
-            ["", "xyz", "0123456789abcdef 1e-4 1e-4 finished tiles 4", "0123456789abcdef 1e-4 inf finished native"]
-        {
-            CacheFile::within(&folder, "tuned", "this device").write(format!("{wrong}\n").as_bytes()).unwrap();
+        for wrong in [
+            "",
+            "xyz",
+            "0123456789abcdef 1e-4 1e-4 finished tiles 4",
+            "0123456789abcdef 1e-4 inf finished native",
+        ] {
+            CacheFile::within(&folder, "tuned", "this device")
+                .write(format!("{wrong}\n").as_bytes())
+                .unwrap();
             let mut kept = Kept::of(Some(CacheFile::within(&folder, "tuned", "this device")));
             assert!(kept.table().is_empty());
             assert!(
@@ -166,7 +179,10 @@ mod tests {
             );
             // The file is replaced.
             kept.put(key("0123456789abcdef"), found("pointwise workgroup 32 width 1", true));
-            assert_eq!(Kept::of(Some(CacheFile::within(&folder, "tuned", "this device"))).warnings, [""; 0]);
+            assert_eq!(
+                Kept::of(Some(CacheFile::within(&folder, "tuned", "this device"))).warnings,
+                [""; 0]
+            );
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

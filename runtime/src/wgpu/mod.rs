@@ -5,7 +5,10 @@
 //!
 //! All reports of the device, by error scope, callback or panic, become an [`Error`].
 
-#[expect(unsafe_code, reason = "foreign boundary: Vulkan handles, and features that wgpu calls experimental")]
+#[expect(
+    unsafe_code,
+    reason = "foreign boundary: Vulkan handles, and features that wgpu calls experimental"
+)]
 mod adapter;
 mod backend;
 #[cfg(not(target_family = "wasm"))]

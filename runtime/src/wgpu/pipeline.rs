@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use tile_compiler::kernel::{Access, Buffer, Kernel};
 use tile_compiler::plan::Plan;
 use wgpu::{
-    BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType, BufferSize, ComputePipeline,
-    ComputePipelineDescriptor, PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor,
-    ShaderRuntimeChecks, ShaderSource, ShaderStages,
+    BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType, BufferSize,
+    ComputePipeline, ComputePipelineDescriptor, PipelineCompilationOptions,
+    PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource,
+    ShaderStages,
 };
 
 use super::gpu::Gpu;
@@ -17,7 +18,11 @@ use crate::error::Error;
 
 /// Compiles a pipeline for each of the plan's routines. With `checked`, kernels check their
 /// accesses.
-pub async fn pipelines(gpu: &Gpu, plan: &Plan, checked: bool) -> Result<Vec<ComputePipeline>, Error> {
+pub async fn pipelines(
+    gpu: &Gpu,
+    plan: &Plan,
+    checked: bool,
+) -> Result<Vec<ComputePipeline>, Error> {
     let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
     let pipelines = compile_all(gpu, &kernels, checked).await?;
     gpu.compiled.keep();
@@ -26,13 +31,21 @@ pub async fn pipelines(gpu: &Gpu, plan: &Plan, checked: bool) -> Result<Vec<Comp
 
 /// Compiles a pipeline for each kernel.
 #[cfg(target_family = "wasm")]
-pub(super) async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Vec<ComputePipeline>, Error> {
+pub(super) async fn compile_all(
+    gpu: &Gpu,
+    kernels: &[&Kernel],
+    checked: bool,
+) -> Result<Vec<ComputePipeline>, Error> {
     gpu.scoped(DOING, || kernels.iter().map(|kernel| compile(gpu, kernel, checked)).collect()).await
 }
 
 /// Compiles a pipeline for each kernel, on several threads.
 #[cfg(not(target_family = "wasm"))]
-pub(super) async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -> Result<Vec<ComputePipeline>, Error> {
+pub(super) async fn compile_all(
+    gpu: &Gpu,
+    kernels: &[&Kernel],
+    checked: bool,
+) -> Result<Vec<ComputePipeline>, Error> {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     let next = AtomicUsize::new(0);
@@ -42,7 +55,10 @@ pub(super) async fn compile_all(gpu: &Gpu, kernels: &[&Kernel], checked: bool) -
         while let Some((number, kernel)) =
             Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, kernels.get(n)?)))
         {
-            compiled.push((number, pollster::block_on(gpu.scoped(DOING, || compile(gpu, kernel, checked)))));
+            compiled.push((
+                number,
+                pollster::block_on(gpu.scoped(DOING, || compile(gpu, kernel, checked))),
+            ));
         }
         compiled
     };
@@ -66,8 +82,10 @@ const DOING: &str = "to compile the program's kernels";
 fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline, Error> {
     let module = tile_compiler::emit::module(kernel).map_err(Error::bug)?;
     let label = Some(kernel.name.as_str());
-    let descriptor = ShaderModuleDescriptor { label, source: ShaderSource::Naga(Cow::Owned(module)) };
-    let checks = if checked { ShaderRuntimeChecks::checked() } else { ShaderRuntimeChecks::unchecked() };
+    let descriptor =
+        ShaderModuleDescriptor { label, source: ShaderSource::Naga(Cow::Owned(module)) };
+    let checks =
+        if checked { ShaderRuntimeChecks::checked() } else { ShaderRuntimeChecks::unchecked() };
     // SAFETY: the shader runs without runtime checks unless `checked`.
     // - Accesses: the compiler has proven that each is inside its buffer.
     // - Divisors: the compiler has proven that none is 0.
@@ -87,10 +105,16 @@ fn compile(gpu: &Gpu, kernel: &Kernel, checked: bool) -> Result<ComputePipeline,
     });
     let entries: Vec<BindGroupLayoutEntry> = (0..)
         .zip(buffers.chain(turns))
-        .map(|(binding, ty)| BindGroupLayoutEntry { binding, visibility: ShaderStages::COMPUTE, ty, count: None })
+        .map(|(binding, ty)| BindGroupLayoutEntry {
+            binding,
+            visibility: ShaderStages::COMPUTE,
+            ty,
+            count: None,
+        })
         .collect();
-    let bind_group_layout =
-        gpu.device.create_bind_group_layout(&BindGroupLayoutDescriptor { label, entries: &entries });
+    let bind_group_layout = gpu
+        .device
+        .create_bind_group_layout(&BindGroupLayoutDescriptor { label, entries: &entries });
     let layout = gpu.device.create_pipeline_layout(&PipelineLayoutDescriptor {
         label,
         bind_group_layouts: &[Some(&bind_group_layout)],

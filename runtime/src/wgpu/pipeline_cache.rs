@@ -78,7 +78,11 @@ impl Compiled {
         // SAFETY: `file.read` has checked that the file is complete and belongs to this adapter,
         // driver and version. Only `keep` writes such files.
         let compiled = unsafe { Compiled::of(device, data.as_deref()) };
-        Compiled { file: Some(Mutex::new(file)), warnings: Mutex::new(warning.into_iter().collect()), ..compiled }
+        Compiled {
+            file: Some(Mutex::new(file)),
+            warnings: Mutex::new(warning.into_iter().collect()),
+            ..compiled
+        }
     }
 
     /// Writes new content of the cache to the file.

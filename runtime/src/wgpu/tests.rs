@@ -16,13 +16,15 @@ fn executable() -> Option<(wgpu::Device, GpuExecutable)> {
         backends: wgpu::Backends::PRIMARY,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
-    let adapter = block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()?;
+    let adapter =
+        block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()?;
     let (raw, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).ok()?;
     let device = Device::from_wgpu(raw.clone(), queue);
     let model = Model::compile("function f(X[N]) -> (Y) { Y = X + 1; }").unwrap();
     let plan = model.on(&device).input("X", [64]).build().unwrap().plan()?.clone();
     let gpu = Gpu::of(&device)?;
-    let mut executable = block_on(GpuExecutable::new(gpu.clone(), plan, false, &mut Store::default())).unwrap();
+    let mut executable =
+        block_on(GpuExecutable::new(gpu.clone(), plan, false, &mut Store::default())).unwrap();
     block_on(executable.set(0, &Tensor::from_f32([64], &[1.0; 64]).unwrap())).unwrap();
     Some((raw, executable))
 }

@@ -34,13 +34,16 @@ impl GpuExecutable {
             let target = self.gpu.mappable(BYTES * self.launches.len().max(1) as u64);
             Ok((self.submit_timed(&target), target))
         };
-        let (submission, target) = self.gpu.scoped("to run the program with timestamps", submit).await?;
+        let (submission, target) =
+            self.gpu.scoped("to run the program with timestamps", submit).await?;
         let mapping = self.gpu.map(&target);
         self.gpu.wait(submission)?;
         let view = self.gpu.read(&target, mapping).await?;
         let tick = f64::from(self.gpu.queue.get_timestamp_period()) * 1e-9;
-        let ticks: Vec<u64> =
-            view.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap_or_default())).collect();
+        let ticks: Vec<u64> = view
+            .chunks_exact(8)
+            .map(|b| u64::from_le_bytes(b.try_into().unwrap_or_default()))
+            .collect();
         let first = ticks.first().copied().unwrap_or_default();
         let timed = |(launch, ticks): (&super::executable::Launch, &[u64])| TimedLaunch {
             step: launch.step,
@@ -63,7 +66,11 @@ impl GpuExecutable {
         });
         for (number, launches) in self.launches.chunks(LAUNCHES_IN_A_SET).enumerate() {
             let count = 2 * launches.len() as u32;
-            let queries = device.create_query_set(&QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count });
+            let queries = device.create_query_set(&QuerySetDescriptor {
+                label: None,
+                ty: QueryType::Timestamp,
+                count,
+            });
             for (launch, at) in launches.iter().zip((0..).step_by(2)) {
                 let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor {
                     label: None,
@@ -76,7 +83,8 @@ impl GpuExecutable {
                 launch.record(&mut pass);
             }
             encoder.resolve_query_set(&queries, 0..count, &resolved, 0);
-            let (at, size) = ((number * LAUNCHES_IN_A_SET) as u64 * BYTES, launches.len() as u64 * BYTES);
+            let (at, size) =
+                ((number * LAUNCHES_IN_A_SET) as u64 * BYTES, launches.len() as u64 * BYTES);
             encoder.copy_buffer_to_buffer(&resolved, 0, target, at, size);
         }
         self.gpu.submit(encoder)

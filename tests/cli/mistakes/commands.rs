@@ -3,7 +3,12 @@
 use super::{Edit, Mistake, Net, Text};
 
 pub const MISTAKES: &[Mistake] = &[
-    ("a command misspelt", Net, "trian net.tile", &["`trian` is neither a command nor a file: did you mean `train`?"]),
+    (
+        "a command misspelt",
+        Net,
+        "trian net.tile",
+        &["`trian` is neither a command nor a file: did you mean `train`?"],
+    ),
     (
         "no command",
         Net,
@@ -53,7 +58,9 @@ pub const MISTAKES: &[Mistake] = &[
         "a shape with commas",
         Net,
         "run net.tile --shape Point=2,3 --random 1",
-        &["invalid value 'Point=2,3' for '--shape <X=SHAPE>': expected sizes with `x` between them, as in Point=2x3"],
+        &[
+            "invalid value 'Point=2,3' for '--shape <X=SHAPE>': expected sizes with `x` between them, as in Point=2x3",
+        ],
     ),
     (
         "a size without a value",
@@ -74,25 +81,39 @@ pub const MISTAKES: &[Mistake] = &[
         "run net.tile --input Piont=1,2 --random 1",
         &["did you mean `Point`?"],
     ),
-    ("an entry misspelt", Net, "run net.tile --entry Nat --dim N=1 --random 1", &["did you mean `Net`?"]),
+    (
+        "an entry misspelt",
+        Net,
+        "run net.tile --entry Nat --dim N=1 --random 1",
+        &["did you mean `Net`?"],
+    ),
     (
         "a hyper-parameter that is not there",
         Net,
         "run net.tile --set units=3 --dim N=1 --random 1",
         &["it has no hyper-parameters"],
     ),
-    ("a kind of listing that is not there", Net, "net.tile --emit cuda", &["invalid value 'cuda' for '--emit <KIND>'"]),
+    (
+        "a kind of listing that is not there",
+        Net,
+        "net.tile --emit cuda",
+        &["invalid value 'cuda' for '--emit <KIND>'"],
+    ),
     (
         "a target that is not there",
         Net,
         "net.tile --emit wgsl --target cuda",
-        &["invalid value 'cuda' for '--target <NAME>': the targets are generic, apple, cpu, wgpu and wgpu:N"],
+        &[
+            "invalid value 'cuda' for '--target <NAME>': the targets are generic, apple, cpu, wgpu and wgpu:N",
+        ],
     ),
     (
         "a percentage for a fraction",
         Net,
         "train net.tile --data points.csv --validation 20",
-        &["a fraction for `--validation` is at least 0, and below 1, and this is 20; a folder of this name is ./20"],
+        &[
+            "a fraction for `--validation` is at least 0, and below 1, and this is 20; a folder of this name is ./20",
+        ],
     ),
     (
         "a format of weights that is not written",
@@ -143,7 +164,9 @@ pub const MISTAKES: &[Mistake] = &[
         "a class by name",
         Net,
         "train net.tile --data points.csv --class-weight cat=2",
-        &["invalid value 'cat=2' for '--class-weight <CLASS=WEIGHT>': `cat` is not the number of a class"],
+        &[
+            "invalid value 'cat=2' for '--class-weight <CLASS=WEIGHT>': `cat` is not the number of a class",
+        ],
     ),
     (
         "an output misspelt",
@@ -155,6 +178,8 @@ pub const MISTAKES: &[Mistake] = &[
         "an output of an unknown form",
         Net,
         "run net.tile --dim N=1 --random 1 --output Y=y.txt",
-        &["invalid value 'Y=y.txt' for '--output <Y=FILE>': it wants a file that ends in .npy, .png, .jpg or .jpeg"],
+        &[
+            "invalid value 'Y=y.txt' for '--output <Y=FILE>': it wants a file that ends in .npy, .png, .jpg or .jpeg",
+        ],
     ),
 ];

@@ -9,8 +9,18 @@ use tile_runtime::{DType, Tensor, TensorType};
 use super::{Edit, Mistake, Net};
 
 pub const MISTAKES: &[Mistake] = &[
-    ("a program that is not there", Net, "run nett.tile", &["there is no file nett.tile: did you mean `net.tile`?"]),
-    ("a folder for a program", Net, "run empty", &["empty is a folder: name a file that ends in .tile"]),
+    (
+        "a program that is not there",
+        Net,
+        "run nett.tile",
+        &["there is no file nett.tile: did you mean `net.tile`?"],
+    ),
+    (
+        "a folder for a program",
+        Net,
+        "run empty",
+        &["empty is a folder: name a file that ends in .tile"],
+    ),
     (
         "a model of Keras",
         Net,
@@ -55,7 +65,9 @@ pub const MISTAKES: &[Mistake] = &[
         "a compressed file for a program",
         Net,
         "run net.tile.gz",
-        &["cannot read net.tile.gz: it is compressed with gzip, not a Tile program: unpack it first, with `gunzip`"],
+        &[
+            "cannot read net.tile.gz: it is compressed with gzip, not a Tile program: unpack it first, with `gunzip`",
+        ],
     ),
     (
         "weights for a program",
@@ -69,7 +81,9 @@ pub const MISTAKES: &[Mistake] = &[
         "an ONNX file of another name",
         Net,
         "run onnx.tile",
-        &["cannot read onnx.tile: it is an ONNX model, not a Tile program: give it a name that ends in .onnx"],
+        &[
+            "cannot read onnx.tile: it is an ONNX model, not a Tile program: give it a name that ends in .onnx",
+        ],
     ),
     (
         "a program of Python",
@@ -145,9 +159,16 @@ pub const MISTAKES: &[Mistake] = &[
         "a model of PyTorch for weights",
         Net,
         "run net.tile --input Point=1,2 --weights model.pt",
-        &["model.pt: this is not a valid file of PyTorch: it is damaged or cut off: invalid Zip archive"],
+        &[
+            "model.pt: this is not a valid file of PyTorch: it is damaged or cut off: invalid Zip archive",
+        ],
     ),
-    ("data that are not there", Net, "train net.tile --data nothere", &["nothere: there is no such folder or file"]),
+    (
+        "data that are not there",
+        Net,
+        "train net.tile --data nothere",
+        &["nothere: there is no such folder or file"],
+    ),
     (
         "an empty folder of data",
         Net,
@@ -170,7 +191,12 @@ pub const MISTAKES: &[Mistake] = &[
         "train net.tile --data words.csv",
         &["words.csv: line 2, `inside`: `yes` is no number"],
     ),
-    ("a table with a hole", Net, "train net.tile --data hole.csv", &["hole.csv: line 3, `y`: it is empty"]),
+    (
+        "a table with a hole",
+        Net,
+        "train net.tile --data hole.csv",
+        &["hole.csv: line 3, `y`: it is empty"],
+    ),
     (
         "a table with a short row",
         Net,
@@ -203,7 +229,12 @@ pub const MISTAKES: &[Mistake] = &[
         "predict net.tile --weights net.safetensors points.csv --labels nothere.txt",
         &["cannot read nothere.txt"],
     ),
-    ("no picture to predict", Net, "predict net.tile --weights net.safetensors nothere.png", &["nothere.png"]),
+    (
+        "no picture to predict",
+        Net,
+        "predict net.tile --weights net.safetensors nothere.png",
+        &["nothere.png"],
+    ),
 ];
 
 /// Writes the files that the commands read.
@@ -212,7 +243,8 @@ pub fn write(folder: &Path) {
     for name in ["empty", "lengths", "inputs"] {
         fs::create_dir(path(name)).unwrap();
     }
-    let write = |name: &str, bytes: &[u8]| fs::File::create(path(name)).unwrap().write_all(bytes).unwrap();
+    let write =
+        |name: &str, bytes: &[u8]| fs::File::create(path(name)).unwrap().write_all(bytes).unwrap();
     write("model.keras", b"PK\x03\x04\x14\0\0\0\0\0\0\0!\0\0\0\0\0metadata.json");
     write("model.pt", b"PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0archive/data.pkl");
     write("weights.h5", b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0");

@@ -3,14 +3,26 @@
 use super::{Edit, Mistake, Net, Text};
 
 pub const MISTAKES: &[Mistake] = &[
-    ("an input misspelt", Edit("Y = Point", "Y = Piont"), "check net.tile", &["did you mean `Point`?"]),
+    (
+        "an input misspelt",
+        Edit("Y = Point", "Y = Piont"),
+        "check net.tile",
+        &["did you mean `Point`?"],
+    ),
     ("a layer misspelt", Edit("Dense(8", "Dence(8"), "check net.tile", &["did you mean `Dense`?"]),
-    ("a layer in small letters", Edit("Dense(8", "dense(8"), "check net.tile", &["did you mean `Dense`?"]),
+    (
+        "a layer in small letters",
+        Edit("Dense(8", "dense(8"),
+        "check net.tile",
+        &["did you mean `Dense`?"],
+    ),
     (
         "a layer of PyTorch",
         Edit("Dense(8", "Linear(8"),
         "check net.tile",
-        &["the layer is called `Dense(units)`, as in Keras: it finds the number of its inputs itself"],
+        &[
+            "the layer is called `Dense(units)`, as in Keras: it finds the number of its inputs itself",
+        ],
     ),
     (
         "an option misspelt",
@@ -19,10 +31,17 @@ pub const MISTAKES: &[Mistake] = &[
         &["did you mean `activation`?"],
     ),
     ("an activation misspelt", Edit("relu", "rleu"), "check net.tile", &["did you mean `relu`?"]),
-    ("an activation misspelt as a text", Edit("relu", "\"rleu\""), "check net.tile", &["did you mean `relu`?"]),
+    (
+        "an activation misspelt as a text",
+        Edit("relu", "\"rleu\""),
+        "check net.tile",
+        &["did you mean `relu`?"],
+    ),
     (
         "an activation misspelt in a layer",
-        Text("layer Block(filters)(X) -> (Y) {\n    Y = X |> Conv2D(filters, 3, activation = rleu);\n}\n"),
+        Text(
+            "layer Block(filters)(X) -> (Y) {\n    Y = X |> Conv2D(filters, 3, activation = rleu);\n}\n",
+        ),
         "check net.tile",
         &["did you mean `relu`?"],
     ),
@@ -69,7 +88,12 @@ pub const MISTAKES: &[Mistake] = &[
         &["did you mean `sparse_categorical_crossentropy`?"],
     ),
     ("an optimizer misspelt", Edit("Adam", "Adamm"), "check net.tile", &["did you mean `Adam`?"]),
-    ("an optimizer as a text", Edit("Adam(0.01)", "\"adm\""), "check net.tile", &["did you mean `adam`?"]),
+    (
+        "an optimizer as a text",
+        Edit("Adam(0.01)", "\"adm\""),
+        "check net.tile",
+        &["did you mean `adam`?"],
+    ),
     (
         "an optimizer's option misspelt",
         Edit("Adam(0.01)", "Adam(learning_rte = 0.01)"),
@@ -94,14 +118,24 @@ pub const MISTAKES: &[Mistake] = &[
         "check net.tile",
         &["expected a loss, found the layer `Dense`"],
     ),
-    ("a setting misspelt", Edit("batch_size", "batchsize"), "check net.tile", &["did you mean `batch_size`?"]),
+    (
+        "a setting misspelt",
+        Edit("batch_size", "batchsize"),
+        "check net.tile",
+        &["did you mean `batch_size`?"],
+    ),
     (
         "a setting of Keras that is an option",
         Edit("batch_size = 8", "validation_split = 0.1"),
         "check net.tile",
         &["it is an option of the command line, `--validation 0.1`"],
     ),
-    ("the model's name misspelt", Edit("train Net", "train Nett"), "check net.tile", &["did you mean `Net`?"]),
+    (
+        "the model's name misspelt",
+        Edit("train Net", "train Nett"),
+        "check net.tile",
+        &["did you mean `Net`?"],
+    ),
     (
         "a frozen layer misspelt",
         Edit("epochs = 3;", "epochs = 3; frozen = \"dens\";"),
@@ -144,7 +178,12 @@ pub const MISTAKES: &[Mistake] = &[
         "check net.tile",
         &["assign it, as in `Probs = …;`"],
     ),
-    ("an activation with a capital", Edit("relu", "Relu"), "check net.tile", &["did you mean `relu`?"]),
+    (
+        "an activation with a capital",
+        Edit("relu", "Relu"),
+        "check net.tile",
+        &["did you mean `relu`?"],
+    ),
     (
         "a kernel's size missing",
         Text("model Net(X[N, 8, 8, 1]) -> (Y) { Y = X |> Conv2D(8); }\n"),
@@ -165,7 +204,9 @@ pub const MISTAKES: &[Mistake] = &[
     ),
     (
         "a hyper-parameter misspelt on the command line",
-        Text("model Net(activation = relu)(X[N, 2]) -> (Y) { Y = X |> Dense(2, activation = activation); }\n"),
+        Text(
+            "model Net(activation = relu)(X[N, 2]) -> (Y) { Y = X |> Dense(2, activation = activation); }\n",
+        ),
         "run net.tile --set activation=rleu --dim N=1 --random 1",
         &["did you mean `relu`?"],
     ),

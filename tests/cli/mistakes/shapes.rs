@@ -29,7 +29,9 @@ pub const MISTAKES: &[Mistake] = &[
     ),
     (
         "a window larger than the picture",
-        Text("model Net(X[N, 4, 4, 1]) -> (Y) {\n    Y = X |> Conv2D(8, 3) |> MaxPooling2D() |> Conv2D(8, 3);\n}\n"),
+        Text(
+            "model Net(X[N, 4, 4, 1]) -> (Y) {\n    Y = X |> Conv2D(8, 3) |> MaxPooling2D() |> Conv2D(8, 3);\n}\n",
+        ),
         "check net.tile",
         &["a window of 3 does not fit into an axis of size 1"],
     ),
@@ -37,7 +39,9 @@ pub const MISTAKES: &[Mistake] = &[
         "tensors that cannot be concatenated",
         Text("model Net(A[N, 4, 2], B[N, 3, 5]) -> (Y) { Y = [A, B] |> Concatenate(); }\n"),
         "check net.tile",
-        &["inputs must have the same sizes but along axis -1, and there are [64, 4, 2] and [64, 3, 5]"],
+        &[
+            "inputs must have the same sizes but along axis -1, and there are [64, 4, 2] and [64, 3, 5]",
+        ],
     ),
     (
         "a size that nothing says",
@@ -93,8 +97,18 @@ pub const MISTAKES: &[Mistake] = &[
         "check net.tile",
         &["`units` must be a positive integer, and is -8"],
     ),
-    ("units that are a text", Edit("Dense(8,", "Dense(\"8\","), "check net.tile", &["write 8 without quotes"]),
-    ("a tensor as an option", Edit("Dense(8,", "Dense(Point,"), "check net.tile", &["write `X |> Dense(units = …)`"]),
+    (
+        "units that are a text",
+        Edit("Dense(8,", "Dense(\"8\","),
+        "check net.tile",
+        &["write 8 without quotes"],
+    ),
+    (
+        "a tensor as an option",
+        Edit("Dense(8,", "Dense(Point,"),
+        "check net.tile",
+        &["write `X |> Dense(units = …)`"],
+    ),
     (
         "a rate above one",
         Edit("|> Dense(2", "|> Dropout(1.5) |> Dense(2"),
@@ -121,7 +135,9 @@ pub const MISTAKES: &[Mistake] = &[
     ),
     (
         "a list of tensors under a small name",
-        Text("model Net(X[N, 2]) -> (Y) {\n    levels = [X, X];\n    Y = levels |> Concatenate();\n}\n"),
+        Text(
+            "model Net(X[N, 2]) -> (Y) {\n    levels = [X, X];\n    Y = levels |> Concatenate();\n}\n",
+        ),
         "check net.tile",
         &["call it `Levels`"],
     ),
@@ -149,7 +165,9 @@ pub const MISTAKES: &[Mistake] = &[
         "a prediction of another shape than the target",
         Edit("SparseCategoricalCrossentropy()", "CategoricalCrossentropy()"),
         "train net.tile --data points.csv",
-        &["the predictions are [8, 2], and the targets [8]: this loss or metric wants the same shape of both"],
+        &[
+            "the predictions are [8, 2], and the targets [8]: this loss or metric wants the same shape of both",
+        ],
     ),
     (
         "a sum with another shape",

@@ -3,22 +3,42 @@
 use super::{Edit, Mistake, Text};
 
 pub const MISTAKES: &[Mistake] = &[
-    ("a missing closing brace", Edit("softmax);\n}", "softmax);\n"), "check net.tile", &["missing `}`"]),
-    ("a closing brace too many", Edit("epochs = 3;\n}", "epochs = 3;\n}\n}"), "check net.tile", &["unexpected `}`"]),
+    (
+        "a missing closing brace",
+        Edit("softmax);\n}", "softmax);\n"),
+        "check net.tile",
+        &["missing `}`"],
+    ),
+    (
+        "a closing brace too many",
+        Edit("epochs = 3;\n}", "epochs = 3;\n}\n}"),
+        "check net.tile",
+        &["unexpected `}`"],
+    ),
     (
         "a missing semicolon",
         Edit("Adam(0.01);", "Adam(0.01)"),
         "check net.tile",
         &["expected `;` after this statement"],
     ),
-    ("a missing parenthesis", Edit("activation = relu)", "activation = relu"), "check net.tile", &["missing `)`"]),
+    (
+        "a missing parenthesis",
+        Edit("activation = relu)", "activation = relu"),
+        "check net.tile",
+        &["missing `)`"],
+    ),
     (
         "a missing comma",
         Edit("Dense(8, activation", "Dense(8 activation"),
         "check net.tile",
         &["expected `,` after `8`"],
     ),
-    ("a comparison for an assignment", Edit("Y = Point", "Y == Point"), "check net.tile", &["write `=` to assign"]),
+    (
+        "a comparison for an assignment",
+        Edit("Y = Point", "Y == Point"),
+        "check net.tile",
+        &["write `=` to assign"],
+    ),
     (
         "an assignment for a comparison",
         Text("layer L(mode = 1)(X) -> (Y) {\n    if mode = 1 { Y = X; } else { Y = -X; }\n}\n"),
@@ -35,7 +55,9 @@ pub const MISTAKES: &[Mistake] = &[
         "a class of Python",
         Text("class Net(Model):\n    def call(self, x):\n        return x\n"),
         "check net.tile",
-        &["a layer is written `layer Name(units)(X) -> (Y) { … }`, and a network `model Name(X[N, 4]) -> (Y) { … }`"],
+        &[
+            "a layer is written `layer Name(units)(X) -> (Y) { … }`, and a network `model Name(X[N, 4]) -> (Y) { … }`",
+        ],
     ),
     (
         "an import of Python",
@@ -45,7 +67,9 @@ pub const MISTAKES: &[Mistake] = &[
     ),
     (
         "an import of names",
-        Text("from keras.layers import Dense\n\nmodel Net(X[N, 2]) -> (Y) { Y = X |> Dense(2); }\n"),
+        Text(
+            "from keras.layers import Dense\n\nmodel Net(X[N, 2]) -> (Y) { Y = X |> Dense(2); }\n",
+        ),
         "check net.tile",
         &["the library needs no import; `import \"layers.tile\";` reads another Tile file"],
     ),
@@ -81,7 +105,9 @@ pub const MISTAKES: &[Mistake] = &[
     ),
     (
         "a sequential model of Keras",
-        Text("model Net(X[N, 2]) -> (Y) {\n    net = Sequential();\n    net.add(Dense(2));\n    Y = X |> net;\n}\n"),
+        Text(
+            "model Net(X[N, 2]) -> (Y) {\n    net = Sequential();\n    net.add(Dense(2));\n    Y = X |> net;\n}\n",
+        ),
         "check net.tile",
         &["layers are joined with `|>`, as in `Y = X |> Dense(8) |> Dense(3);`"],
     ),
@@ -89,10 +115,22 @@ pub const MISTAKES: &[Mistake] = &[
         "a module of PyTorch",
         Text("model Net(X[N, 2]) -> (Y) { Y = X |> nn.Linear(2, 8) |> nn.ReLU(); }\n"),
         "check net.tile",
-        &["the layer is called `Dense(units)`, as in Keras: it finds the number of its inputs itself"],
+        &[
+            "the layer is called `Dense(units)`, as in Keras: it finds the number of its inputs itself",
+        ],
     ),
-    ("True of Python", Edit("Dense(8,", "Dense(8, use_bias = True,"), "check net.tile", &["did you mean `true`?"]),
-    ("None of Python", Edit("activation = relu", "activation = None"), "check net.tile", &["did you mean `none`?"]),
+    (
+        "True of Python",
+        Edit("Dense(8,", "Dense(8, use_bias = True,"),
+        "check net.tile",
+        &["did you mean `true`?"],
+    ),
+    (
+        "None of Python",
+        Edit("activation = relu", "activation = None"),
+        "check net.tile",
+        &["did you mean `none`?"],
+    ),
     (
         "False of Python in training",
         Edit("epochs = 3;", "epochs = 3; shuffle = False;"),
@@ -107,7 +145,9 @@ pub const MISTAKES: &[Mistake] = &[
     ),
     (
         "a loop of Python",
-        Text("model Net(X[N, 2]) -> (Y) {\n    Y = X;\n    for i in range(3):\n        Y = Y |> Dense(2);\n}\n"),
+        Text(
+            "model Net(X[N, 2]) -> (Y) {\n    Y = X;\n    for i in range(3):\n        Y = Y |> Dense(2);\n}\n",
+        ),
         "check net.tile",
         &["a block stands in braces, as in `if deep { … }`"],
     ),
@@ -144,7 +184,9 @@ pub const MISTAKES: &[Mistake] = &[
     ),
     (
         "a small name for a tensor",
-        Text("model Net(X[N, 2]) -> (Y) {\n    hidden = X |> Dense(8);\n    Y = hidden |> Dense(2);\n}\n"),
+        Text(
+            "model Net(X[N, 2]) -> (Y) {\n    hidden = X |> Dense(8);\n    Y = hidden |> Dense(2);\n}\n",
+        ),
         "check net.tile",
         &["call it `Hidden`"],
     ),
@@ -158,7 +200,9 @@ pub const MISTAKES: &[Mistake] = &[
         "an index outside of a contraction",
         Text("function f(X[N]) -> (Y) { Y[i: N] = X[i] * 2; }\n"),
         "check net.tile",
-        &["an output with indices is aggregated, as in `O[i: N] = +(X[i, j])`; elementwise is `O = X + 1`"],
+        &[
+            "an output with indices is aggregated, as in `O[i: N] = +(X[i, j])`; elementwise is `O = X + 1`",
+        ],
     ),
     (
         "a slice",

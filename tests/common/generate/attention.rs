@@ -21,10 +21,15 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
     let sizes = Sizes { batch, heads, rows, points };
     let is_middle = choices.once_in(2);
     let mut factor = |builder: &mut Builder, places: usize, last: usize| {
-        let shape = if is_middle { [batch, places, heads, last] } else { [batch, heads, places, last] };
+        let shape =
+            if is_middle { [batch, places, heads, last] } else { [batch, heads, places, last] };
         Factor { value: builder.input_of(choices, DType::F32, &shape, -1.0, 1.0, 2), is_middle }
     };
-    let (q, k, v) = (factor(builder, rows, depth), factor(builder, points, depth), factor(builder, points, columns));
+    let (q, k, v) = (
+        factor(builder, rows, depth),
+        factor(builder, points, depth),
+        factor(builder, points, columns),
+    );
     let of_rows_too = factor(builder, rows, columns);
     let mut scores = sizes.scores(builder, &q, &k, depth);
     if choices.once_in(2) {
@@ -47,13 +52,19 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
             let share = |value: Value, builder: &mut Builder| {
                 let error = value.bound.error + sum.bound.error + 1e-6;
                 let ty = builder.graph.node(value.id).ty.clone();
-                builder.add(Op::Binary(BinaryOp::Div), ty, &[value.id, sum.id], Bound::inexact(1.0, error))
+                builder.add(
+                    Op::Binary(BinaryOp::Div),
+                    ty,
+                    &[value.id, sum.id],
+                    Bound::inexact(1.0, error),
+                )
             };
             if kind == 1 { parts } else { share(parts, builder) }
         }
     };
     if choices.once_in(3) {
-        let kept = builder.input_of(choices, DType::F32, &[batch, heads, rows, points], 0.0, 2.0, 0);
+        let kept =
+            builder.input_of(choices, DType::F32, &[batch, heads, rows, points], 0.0, 2.0, 0);
         weights = builder.binary(BinaryOp::Mul, weights, kept);
     }
     match choices.pick(4) {
@@ -113,7 +124,13 @@ impl Sizes {
         let Sizes { batch, heads, rows, points } = *self;
         let place = [0, 1, 2, 3].map(Affine::var);
         let extents = [batch, heads, rows, points, depth];
-        contract(builder, Aggregation::Sum, &extents, (&place, extents[..4].to_vec()), &[q.at(2, 4), k.at(3, 4)])
+        contract(
+            builder,
+            Aggregation::Sum,
+            &extents,
+            (&place, extents[..4].to_vec()),
+            &[q.at(2, 4), k.at(3, 4)],
+        )
     }
 
     /// Adds `Y[b, t, h, e] = +(W[b, h, t, s] * V[b, h, s, e])`.
@@ -127,18 +144,35 @@ impl Sizes {
     }
 
     /// Adds `Y[b, h, s, e] = +(W[b, h, t, s] * D[b, h, t, e])`.
-    fn product_over_rows(&self, builder: &mut Builder, weights: Value, d: &Factor, columns: usize) -> Value {
+    fn product_over_rows(
+        &self,
+        builder: &mut Builder,
+        weights: Value,
+        d: &Factor,
+        columns: usize,
+    ) -> Value {
         let Sizes { batch, heads, rows, points } = *self;
         let place = [0, 1, 2, 3].map(Affine::var);
         let read = (weights, [0, 1, 4, 2].map(Affine::var).to_vec());
         let extents = [batch, heads, points, columns, rows];
-        contract(builder, Aggregation::Sum, &extents, (&place, extents[..4].to_vec()), &[d.at(4, 3), read])
+        contract(
+            builder,
+            Aggregation::Sum,
+            &extents,
+            (&place, extents[..4].to_vec()),
+            &[d.at(4, 3), read],
+        )
     }
 }
 
 /// Keeps scores where a mask is true, or where the point is not before the row; elsewhere they
 /// become low.
-fn masked(choices: &mut Choices, builder: &mut Builder, scores: Value, [rows, points]: [usize; 2]) -> Value {
+fn masked(
+    choices: &mut Choices,
+    builder: &mut Builder,
+    scores: Value,
+    [rows, points]: [usize; 2],
+) -> Value {
     let low = builder.constant(Scalar::f32(-64.0));
     let mask = if choices.once_in(2) {
         builder.input(choices, DType::Bool, &[rows, points])

@@ -33,7 +33,10 @@ impl Bound {
     pub fn rounded(self, dtype: DType) -> Bound {
         if !dtype.is_float() {
             let most = 2f64.powi(dtype.bits() as i32);
-            return Bound::exact(if self.magnitude < most / 2.0 { self.magnitude } else { most }, 0);
+            return Bound::exact(
+                if self.magnitude < most / 2.0 { self.magnitude } else { most },
+                0,
+            );
         }
         let fits = |grid: i32| self.magnitude * 2f64.powi(grid) <= 1.0 / dtype.epsilon();
         match self.grid {

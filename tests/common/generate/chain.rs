@@ -2,7 +2,9 @@
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, Op};
+use tile_compiler::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, Op,
+};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use tile_compiler::tensor::TensorType;
 
@@ -13,7 +15,8 @@ use super::graph::{Builder, Value, binary_bound};
 
 /// Generates a few steps, each on the result of the last.
 pub fn chain(choices: &mut Choices, builder: &mut Builder) {
-    let dtype = choices.of(&[DType::F32, DType::F32, DType::F32, DType::F16, DType::BF16, DType::F64]);
+    let dtype =
+        choices.of(&[DType::F32, DType::F32, DType::F32, DType::F16, DType::BF16, DType::F64]);
     let image = choices.pick(2) == 0;
     let (most, rank) = if image { (9, 4) } else { (67, 2) };
     let shape: Vec<usize> = (0..rank).map(|_| choices.size(most)).collect();
@@ -58,9 +61,10 @@ pub fn contract(
         let leaf = body.push(Inst::Leaf(ContractionLeaf::Access(number)), dtype);
         value = Some(match value {
             None => (leaf, read.bound),
-            Some((value, bound)) => {
-                (body.binary(BinaryOp::Mul, value, leaf), binary_bound(BinaryOp::Mul, dtype, bound, read.bound))
-            }
+            Some((value, bound)) => (
+                body.binary(BinaryOp::Mul, value, leaf),
+                binary_bound(BinaryOp::Mul, dtype, bound, read.bound),
+            ),
         });
     }
     let (value, bound) = value.expect("there is an access");
@@ -78,7 +82,10 @@ pub fn contract(
             .collect(),
         output: place.0.to_vec(),
         accesses: (reads.iter().enumerate())
-            .map(|(operand, (_, forms))| Access { operand, index: forms.iter().map(index).collect() })
+            .map(|(operand, (_, forms))| Access {
+                operand,
+                index: forms.iter().map(index).collect(),
+            })
             .collect(),
         constraints: extents
             .iter()
@@ -89,7 +96,12 @@ pub fn contract(
         default: false,
     };
     let operands: Vec<_> = reads.iter().map(|(value, _)| value.id).collect();
-    builder.add(Op::Contraction(Box::new(contraction)), TensorType::new(dtype, place.1), &operands, bound)
+    builder.add(
+        Op::Contraction(Box::new(contraction)),
+        TensorType::new(dtype, place.1),
+        &operands,
+        bound,
+    )
 }
 
 pub fn form(terms: &[(usize, i64)], offset: i64) -> Affine {
@@ -105,24 +117,35 @@ pub fn variables(count: usize) -> Vec<Affine> {
 fn convolution(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let [n, h, w, c] = builder.shape(x)[..] else { return x };
     let (ky, kx, co) = (1 + choices.pick(3), 1 + choices.pick(3), choices.of(&[3, 1, 8, 5]));
-    let (stride, dilation, padding) = (choices.of(&[1, 1, 2]), choices.of(&[1, 1, 2]), choices.of(&[1, 0, 2]));
+    let (stride, dilation, padding) =
+        (choices.of(&[1, 1, 2]), choices.of(&[1, 1, 2]), choices.of(&[1, 0, 2]));
     let size = |size: usize, kernel: usize| {
-        (size + 2 * padding).checked_sub(dilation * (kernel - 1) + 1).map_or(0, |room| room / stride + 1)
+        (size + 2 * padding)
+            .checked_sub(dilation * (kernel - 1) + 1)
+            .map_or(0, |room| room / stride + 1)
     };
     let (oh, ow) = (size(h, ky), size(w, kx));
     let weights = builder.input_of(choices, builder.dtype(x), &[ky, kx, c, co], -1.0, 1.0, 2);
-    let along = |out, kernel| form(&[(out, stride as i64), (kernel, dilation as i64)], -(padding as i64));
+    let along =
+        |out, kernel| form(&[(out, stride as i64), (kernel, dilation as i64)], -(padding as i64));
     let image = vec![Affine::var(0), along(1, 4), along(2, 5), Affine::var(6)];
     let kernel = [4, 5, 6, 3].map(Affine::var).to_vec();
     let place = (&variables(4)[..], vec![n, oh, ow, co]);
-    contract(builder, Aggregation::Sum, &[n, oh, ow, co, ky, kx, c], place, &[(x, image), (weights, kernel)])
+    contract(
+        builder,
+        Aggregation::Sum,
+        &[n, oh, ow, co, ky, kx, c],
+        place,
+        &[(x, image), (weights, kernel)],
+    )
 }
 
 /// Adds a product with a matrix over the last axis.
 fn product(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let shape = builder.shape(x);
     let (last, columns) = (shape.len() - 1, choices.size(33));
-    let weights = builder.input_of(choices, builder.dtype(x), &[shape[last], columns], -1.0, 1.0, 2);
+    let weights =
+        builder.input_of(choices, builder.dtype(x), &[shape[last], columns], -1.0, 1.0, 2);
     let mut extents = shape.clone();
     extents.push(columns);
     let mut place = variables(shape.len());

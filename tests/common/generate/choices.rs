@@ -31,21 +31,31 @@ impl Choices {
     /// Returns an element type; f32 is the first and most frequent.
     pub fn dtype(&mut self) -> DType {
         match self.pick(3) {
-            0 | 1 => self.of(&[DType::F32, DType::F32, DType::F16, DType::BF16, DType::I32, DType::F64]),
+            0 | 1 => {
+                self.of(&[DType::F32, DType::F32, DType::F16, DType::BF16, DType::I32, DType::F64])
+            }
             _ => self.of(&DType::ALL),
         }
     }
 
     /// Returns a size: small ones, primes, and others that are not multiples of a tile; rarely 0.
     pub fn size(&mut self, most: usize) -> usize {
-        let size = self.of(&[2, 3, 4, 1, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 64, 67, 100, 128, 131]);
+        let size =
+            self.of(&[2, 3, 4, 1, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 64, 67, 100, 128, 131]);
         let size = if self.once_in(60) { 0 } else { size };
         if size > most { 1 + size % most.max(1) } else { size }
     }
 
     /// Returns a tensor of multiples of `2^-grid` from `low` to `high`, as far as the type holds
     /// them. Each number gives other elements.
-    pub fn tensor(&mut self, number: usize, ty: TensorType, low: f64, high: f64, grid: i32) -> Tensor {
+    pub fn tensor(
+        &mut self,
+        number: usize,
+        ty: TensorType,
+        low: f64,
+        high: f64,
+        grid: i32,
+    ) -> Tensor {
         let mut state = (self.pick(1 << 31) + 7919 * number) as u64 + 1;
         let unit = 2f64.powi(-grid);
         let steps = ((high - low) / unit) as u64 + 1;

@@ -2,7 +2,9 @@
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, Op};
+use tile_compiler::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, Op,
+};
 use tile_compiler::scalar::{BinaryOp, Inst, Program};
 use tile_compiler::tensor::TensorType;
 
@@ -74,13 +76,17 @@ impl Draft {
                 5 if axis > 0 => {
                     // A combination of the variables of several axes. Each position still has one
                     // point, unless this axis lacks its own variable.
-                    let own = if assign || choices.pick(3) > 0 { choices.of(&[1, -1, 2, -2]) } else { 0 };
+                    let own =
+                        if assign || choices.pick(3) > 0 { choices.of(&[1, -1, 2, -2]) } else { 0 };
                     let other = (choices.pick(axis), choices.of(&[1, -1, 2, -2, 3]));
                     let form = Affine::new([(axis, own), other], 0);
                     Some(self.from(choices, form.expect("small"), 0))
                 }
                 7 => Affine::new([(axis, 2)], choices.of(&[0, 1])),
-                8 => Affine::new([(axis, choices.of(&[-1, -1, -2]))], 2 * self.indices[axis].high - 2),
+                8 => Affine::new(
+                    [(axis, choices.of(&[-1, -1, -2]))],
+                    2 * self.indices[axis].high - 2,
+                ),
                 9 if reduced > 0 => Affine::new([(axis, 1), (rank + choices.pick(reduced), 1)], 0),
                 6 if self.indices[axis].high - self.indices[axis].low > 2 => {
                     Affine::new([(axis, 1)], choices.of(&[-1, 1]) - self.indices[axis].low)
@@ -89,8 +95,8 @@ impl Draft {
             };
             let place = place.expect("small");
             let (_, last) = self.bounds(&place);
-            let size = (last + 1 + choices.of(&[0, 0, 0, 1, -i64::from(last > 2)])).max(i64::from(!choices.once_in(25)))
-                as usize;
+            let size = (last + 1 + choices.of(&[0, 0, 0, 1, -i64::from(last > 2)]))
+                .max(i64::from(!choices.once_in(25))) as usize;
             let size = if elements * size > ELEMENTS { 1 + size % 3 } else { size };
             elements *= size;
             self.output.push(place);
@@ -100,14 +106,16 @@ impl Draft {
 
     /// Returns the least and the greatest value of a form over the box of the variables.
     fn bounds(&self, form: &Affine) -> (i64, i64) {
-        let ranges: Vec<_> = self.indices.iter().map(|index| (index.low, (index.high - 1).max(index.low))).collect();
+        let ranges: Vec<_> =
+            self.indices.iter().map(|index| (index.low, (index.high - 1).max(index.low))).collect();
         form.bounds(&ranges).expect("small")
     }
 
     /// Returns a sum of up to `most` variables with small coefficients.
     fn form(&self, choices: &mut Choices, most: usize) -> Affine {
         let count = if self.indices.is_empty() { 0 } else { choices.pick(most + 1) };
-        let mut term = || (choices.pick(self.indices.len()), choices.of(&[1, 1, 1, 2, -1, 3, -2, -3]));
+        let mut term =
+            || (choices.pick(self.indices.len()), choices.of(&[1, 1, 1, 2, -1, 3, -2, -3]));
         let terms: Vec<_> = (0..count).map(|_| term()).collect();
         Affine::new(terms, 0).expect("small")
     }
@@ -145,8 +153,8 @@ impl Draft {
                 }
             };
             let (_, last) = self.bounds(&form);
-            let size =
-                (last + 1 + choices.of(&[0, 0, 0, 0, 1, -1])).clamp(i64::from(!choices.once_in(30)), 300) as usize;
+            let size = (last + 1 + choices.of(&[0, 0, 0, 0, 1, -1]))
+                .clamp(i64::from(!choices.once_in(30)), 300) as usize;
             let elements: usize = shape.iter().product();
             shape.push(if elements * size > ELEMENTS { 1 + size % 3 } else { size });
             if dynamic == Some(axis) {
@@ -167,7 +175,10 @@ impl Draft {
         let size = (self.bounds(&form).1 + 1).clamp(1, 200) as usize;
         let dtype = choices.of(&[DType::I32, DType::I32, DType::U8, DType::I64]);
         let low = if dtype.is_signed_integer() { -2.0 } else { 0.0 };
-        self.accesses.push(Access { operand: self.operands.len(), index: vec![Index { affine: form, access: None }] });
+        self.accesses.push(Access {
+            operand: self.operands.len(),
+            index: vec![Index { affine: form, access: None }],
+        });
         self.operands.push(builder.input_of(choices, dtype, &[size], low, 4.0, 0));
         self.accesses.len() - 1
     }
@@ -185,13 +196,17 @@ impl Draft {
         self.output.iter().zip(&self.shape).for_each(|(form, &size)| within(form, size));
         for access in &self.accesses {
             let fixed = access.index.iter().zip(builder.shape(self.operands[access.operand]));
-            fixed.filter(|(index, _)| index.access.is_none()).for_each(|(index, size)| within(&index.affine, size));
+            fixed
+                .filter(|(index, _)| index.access.is_none())
+                .for_each(|(index, size)| within(&index.affine, size));
         }
         for (variable, range) in self.indices.iter_mut().enumerate() {
             let (mut first, mut last) = (i64::MIN, i64::MAX);
             for condition in &conditions {
                 match *condition.terms() {
-                    [(v, c)] if v == variable && c > 0 => first = first.max(-condition.offset().div_euclid(c)),
+                    [(v, c)] if v == variable && c > 0 => {
+                        first = first.max(-condition.offset().div_euclid(c))
+                    }
                     [(v, c)] if v == variable => last = last.min(condition.offset().div_euclid(-c)),
                     _ => {}
                 }
@@ -201,14 +216,21 @@ impl Draft {
                 self.constraints.push(Affine::new([(variable, 1)], -range.low).expect("small"));
             }
             if last >= range.high || choices.once_in(20) {
-                self.constraints.push(Affine::new([(variable, -1)], range.high - 1).expect("small"));
+                self.constraints
+                    .push(Affine::new([(variable, -1)], range.high - 1).expect("small"));
             }
             range.low = first.clamp(range.low, range.high);
             range.high = last.clamp(range.low - 1, range.high - 1) + 1;
         }
     }
 
-    fn add_to(self, choices: &mut Choices, builder: &mut Builder, aggregation: Aggregation, dtype: DType) {
+    fn add_to(
+        self,
+        choices: &mut Choices,
+        builder: &mut Builder,
+        aggregation: Aggregation,
+        dtype: DType,
+    ) {
         let arg = matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
         let reduced = |v: &usize| self.output.iter().all(|place| place.as_variable() != Some(*v));
         let extent = |v: usize| (self.indices[v].high - self.indices[v].low).max(1) as f64;
@@ -217,9 +239,14 @@ impl Draft {
         let mut value = None;
         for (number, access) in self.accesses.iter().enumerate() {
             let operand = self.operands[access.operand];
-            let leaf = body.leaf(ContractionLeaf::Access(number), builder.dtype(operand), operand.bound);
+            let leaf =
+                body.leaf(ContractionLeaf::Access(number), builder.dtype(operand), operand.bound);
             // An access that is only an index need not be a factor too.
-            let is_index = self.accesses.iter().flat_map(|a| &a.index).any(|index| index.access == Some(number));
+            let is_index = self
+                .accesses
+                .iter()
+                .flat_map(|a| &a.index)
+                .any(|index| index.access == Some(number));
             if is_index && !choices.once_in(3) {
                 continue;
             }
@@ -252,7 +279,8 @@ impl Draft {
         let product = aggregation == Aggregation::Product;
         if dtype.is_float() && (product || body.bounds[value].magnitude * points > 3e4) {
             // Products of many factors would overflow, and so would sums of f16.
-            value = body.clamp(value, if product { 1.0 } else { (3e4 / points).clamp(1.0, 8.0).floor() });
+            value = body
+                .clamp(value, if product { 1.0 } else { (3e4 / points).clamp(1.0, 8.0).floor() });
         }
         let exact = body.bounds[value].is_exact();
         let aggregation = if arg && !exact { Aggregation::Max } else { aggregation };
@@ -274,9 +302,11 @@ impl Draft {
             bound.magnitude = bound.magnitude.max(value.bound.magnitude);
             bound.grid = bound.grid.zip(value.bound.grid).map(|(a, b)| a.max(b));
         }
-        let (indices, output, accesses, constraints) = (self.indices, self.output, self.accesses, self.constraints);
+        let (indices, output, accesses, constraints) =
+            (self.indices, self.output, self.accesses, self.constraints);
         let body = body.program;
-        let contraction = Contraction { aggregation, indices, output, accesses, constraints, body, default };
+        let contraction =
+            Contraction { aggregation, indices, output, accesses, constraints, body, default };
         builder.add(Op::Contraction(Box::new(contraction)), ty, &operands, bound);
     }
 }
@@ -287,8 +317,13 @@ pub fn aggregated(aggregation: Aggregation, dtype: DType, value: Bound, points: 
         Aggregation::Sum => {
             // Narrow types are summed in f32 at least.
             let kept = if dtype == DType::F64 || !dtype.is_float() { dtype } else { DType::F32 };
-            let sum = Bound { magnitude: points * value.magnitude, error: points * value.error, ..value };
-            let rounding = if sum.rounded(kept).is_exact() { 0.0 } else { points * kept.epsilon() * sum.magnitude };
+            let sum =
+                Bound { magnitude: points * value.magnitude, error: points * value.error, ..value };
+            let rounding = if sum.rounded(kept).is_exact() {
+                0.0
+            } else {
+                points * kept.epsilon() * sum.magnitude
+            };
             let grid = if rounding == 0.0 { sum.grid } else { None };
             Bound { error: sum.error + rounding, grid, ..sum }.rounded(dtype)
         }
@@ -325,7 +360,10 @@ impl Body {
 
     fn constant(&mut self, scalar: Scalar) -> usize {
         let value = self.program.constant(scalar);
-        self.bounded(value, Bound::exact(scalar.to_f64().abs(), if scalar.dtype.is_float() { 2 } else { 0 }))
+        self.bounded(
+            value,
+            Bound::exact(scalar.to_f64().abs(), if scalar.dtype.is_float() { 2 } else { 0 }),
+        )
     }
 
     fn binary(&mut self, op: BinaryOp, a: usize, b: usize) -> usize {
@@ -340,7 +378,11 @@ impl Body {
         let low = self.constant(Scalar::from_f64(dtype, -most));
         let high = self.constant(Scalar::from_f64(dtype, most));
         let bound = self.bounds[value];
-        let bound = Bound { magnitude: bound.magnitude.min(most), error: bound.error.min(2.0 * most), ..bound };
+        let bound = Bound {
+            magnitude: bound.magnitude.min(most),
+            error: bound.error.min(2.0 * most),
+            ..bound
+        };
         let value = self.program.binary(BinaryOp::Max, value, low);
         let value = self.bounded(value, bound);
         let value = self.program.binary(BinaryOp::Min, value, high);

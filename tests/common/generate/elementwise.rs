@@ -20,7 +20,8 @@ pub fn inputs(choices: &mut Choices, builder: &mut Builder) {
     let shape: Vec<usize> = (0..rank).map(|axis| choices.size([131, 64, 17, 9, 5][axis])).collect();
     for _ in 0..1 + choices.pick(4) {
         let first = if choices.once_in(3) { choices.pick(rank + 1) } else { 0 };
-        let shape: Vec<usize> = shape[first..].iter().map(|&size| if choices.once_in(4) { 1 } else { size }).collect();
+        let shape: Vec<usize> =
+            shape[first..].iter().map(|&size| if choices.once_in(4) { 1 } else { size }).collect();
         let dtype = choices.dtype();
         builder.input(choices, dtype, &shape);
     }
@@ -43,7 +44,11 @@ pub fn operation(choices: &mut Choices, builder: &mut Builder) {
                 // Functions of integers are computed in whatever floats a device has, so their
                 // truncation is not exact.
                 _ if !dtype.is_float() => smooth(op).is_none() || op == UnaryOp::Recip,
-                _ => !bits && (a.bound.is_exact() || !matches!(op, UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round)),
+                _ => {
+                    !bits
+                        && (a.bound.is_exact()
+                            || !matches!(op, UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round))
+                }
             };
             builder.unary(
                 if takes {
@@ -60,12 +65,18 @@ pub fn operation(choices: &mut Choices, builder: &mut Builder) {
             let b = partner(choices, builder, a);
             let condition = condition(choices, builder, a, b);
             let shapes = [condition, a, b].map(|value| builder.shape(value));
-            let shape = broadcast(shapes.iter().map(|shape| shape.as_slice())).expect("operands broadcast");
+            let shape =
+                broadcast(shapes.iter().map(|shape| shape.as_slice())).expect("operands broadcast");
             let mut bound = a.bound;
             bound.magnitude = bound.magnitude.max(b.bound.magnitude);
             bound.error = bound.error.max(b.bound.error);
             bound.grid = a.bound.grid.zip(b.bound.grid).map(|(a, b)| a.max(b));
-            builder.add(Op::Select, TensorType::new(dtype, shape), &[condition.id, a.id, b.id], bound);
+            builder.add(
+                Op::Select,
+                TensorType::new(dtype, shape),
+                &[condition.id, a.id, b.id],
+                bound,
+            );
         }
         6 => {
             let to = choices.dtype();

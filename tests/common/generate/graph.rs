@@ -80,7 +80,8 @@ impl Builder {
             DType::Bool => self.input_of(choices, dtype, shape, 0.0, 1.0, 0),
             _ => {
                 let most = if choices.once_in(3) {
-                    2f64.powi((dtype.bits() - dtype.is_signed_integer() as u32).min(50) as i32) - 1.0
+                    2f64.powi((dtype.bits() - dtype.is_signed_integer() as u32).min(50) as i32)
+                        - 1.0
                 } else {
                     20.0
                 };
@@ -117,7 +118,8 @@ impl Builder {
         (low, high, grid): (f64, f64, i32),
     ) -> Value {
         let name = format!("X{}", self.inputs.len());
-        self.inputs.push((name.clone(), choices.tensor(self.inputs.len(), ty.clone(), low, high, grid)));
+        self.inputs
+            .push((name.clone(), choices.tensor(self.inputs.len(), ty.clone(), low, high, grid)));
         self.add(op(name), ty, &[], Bound::exact(low.abs().max(high.abs()), grid))
     }
 
@@ -125,7 +127,10 @@ impl Builder {
     pub fn constant(&mut self, scalar: Scalar) -> Value {
         let op = Op::Constant(scalar);
         let id = self.graph.add(op, TensorType::scalar(scalar.dtype), &[]);
-        Value { id, bound: Bound::exact(scalar.to_f64().abs(), if scalar.dtype.is_float() { 2 } else { 0 }) }
+        Value {
+            id,
+            bound: Bound::exact(scalar.to_f64().abs(), if scalar.dtype.is_float() { 2 } else { 0 }),
+        }
     }
 
     pub fn cast(&mut self, mut value: Value, dtype: DType) -> Value {
@@ -147,8 +152,11 @@ impl Builder {
         let high = self.constant(Scalar::from_f64(dtype, high));
         let ty = self.graph.node(value.id).ty.clone();
         let magnitude = bound.magnitude.min(low.bound.magnitude.max(high.bound.magnitude));
-        let bound =
-            Bound { magnitude, grid: bound.grid.map(|grid| grid.max(2)), error: bound.error.min(2.0 * magnitude) };
+        let bound = Bound {
+            magnitude,
+            grid: bound.grid.map(|grid| grid.max(2)),
+            error: bound.error.min(2.0 * magnitude),
+        };
         let value = self.graph.add(Op::Binary(BinaryOp::Max), ty.clone(), &[value.id, low.id]);
         self.add(Op::Binary(BinaryOp::Min), ty, &[value, high.id], bound)
     }
@@ -160,7 +168,8 @@ impl Builder {
         let (value, bound) = match smooth(op) {
             Some(smooth) if dtype.is_float() => {
                 let value = self.clamp(value, smooth.low, smooth.high);
-                let error = smooth.slope * value.bound.error + smooth.greatest * function_error(op, dtype);
+                let error =
+                    smooth.slope * value.bound.error + smooth.greatest * function_error(op, dtype);
                 (value, Bound::inexact(smooth.greatest, error).rounded(dtype))
             }
             _ if matches!(op, UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round) => {
@@ -183,7 +192,8 @@ impl Builder {
             (a, b) = (self.clamp(a, 0.5, 4.0), self.clamp(b, -2.0, 2.0));
         }
         let bound = binary_bound(op, dtype, a.bound, b.bound);
-        let shape = broadcast([self.graph.shape(a.id), self.graph.shape(b.id)]).expect("operands broadcast");
+        let shape = broadcast([self.graph.shape(a.id), self.graph.shape(b.id)])
+            .expect("operands broadcast");
         let dtype = if op.is_comparison() { DType::Bool } else { dtype };
         self.add(Op::Binary(op), TensorType::new(dtype, shape), &[a.id, b.id], bound)
     }
@@ -195,13 +205,18 @@ impl Builder {
             outputs.push(choices.of(&self.values));
         }
         let name = |n: usize| format!("Y{n}");
-        self.graph.outputs = outputs.iter().enumerate().map(|(n, value)| (name(n), value.id)).collect();
+        self.graph.outputs =
+            outputs.iter().enumerate().map(|(n, value)| (name(n), value.id)).collect();
         if let Err(error) = self.graph.verify() {
             panic!("{error}\n{}", self.graph);
         }
         // The bound is of a real number; the value in its type is within a rounding of that.
         let tolerance = |value: &Value| value.bound.error * (1.0 + 1e-6);
-        Case { tolerances: outputs.iter().map(tolerance).collect(), graph: self.graph, inputs: self.inputs }
+        Case {
+            tolerances: outputs.iter().map(tolerance).collect(),
+            graph: self.graph,
+            inputs: self.inputs,
+        }
     }
 }
 
@@ -219,7 +234,9 @@ pub fn binary_bound(op: BinaryOp, dtype: DType, a: Bound, b: Bound) -> Bound {
     let grid = |f: fn(i32, i32) -> i32| a.grid.zip(b.grid).map(|(a, b)| f(a, b));
     let (magnitude, grid, error) = match op {
         _ if op.is_comparison() => return Bound::exact(1.0, 0),
-        BinaryOp::Add | BinaryOp::Sub => (a.magnitude + b.magnitude, grid(i32::max), a.error + b.error),
+        BinaryOp::Add | BinaryOp::Sub => {
+            (a.magnitude + b.magnitude, grid(i32::max), a.error + b.error)
+        }
         BinaryOp::Max | BinaryOp::Min => {
             let magnitude = a.magnitude.max(b.magnitude);
             return Bound { magnitude, grid: grid(i32::max), error: a.error.max(b.error) };
@@ -231,11 +248,19 @@ pub fn binary_bound(op: BinaryOp, dtype: DType, a: Bound, b: Bound) -> Bound {
             (a.magnitude * b.magnitude, grid(|a, b| a + b), error)
         }
         _ if !dtype.is_float() => (f64::INFINITY, Some(0), 0.0),
-        BinaryOp::Pow => (16.0, None, 16.0 * a.error + 22.0 * b.error + 16.0 * function_error(UnaryOp::Exp, dtype)),
+        BinaryOp::Pow => (
+            16.0,
+            None,
+            16.0 * a.error + 22.0 * b.error + 16.0 * function_error(UnaryOp::Exp, dtype),
+        ),
         // A quotient on a GPU may be 2.5 units in the last place off.
         _ => {
             let magnitude = 2.0 * a.magnitude;
-            (magnitude, None, 2.0 * a.error + 4.0 * a.magnitude * b.error + 4.0 * dtype.epsilon() * magnitude)
+            (
+                magnitude,
+                None,
+                2.0 * a.error + 4.0 * a.magnitude * b.error + 4.0 * dtype.epsilon() * magnitude,
+            )
         }
     };
     Bound { magnitude, grid, error }.rounded(dtype)

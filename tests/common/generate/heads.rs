@@ -17,7 +17,8 @@ pub fn heads(choices: &mut Choices, builder: &mut Builder) {
     let (rows, terms) = (choices.size(20), choices.size(20));
     let x = builder.input_of(choices, DType::F32, &[rows, terms], -2.0, 2.0, 2);
     let is_biased = choices.once_in(2);
-    let mut found: Vec<Value> = (0..2 + choices.pick(3)).map(|_| head(choices, builder, x, is_biased)).collect();
+    let mut found: Vec<Value> =
+        (0..2 + choices.pick(3)).map(|_| head(choices, builder, x, is_biased)).collect();
     if choices.once_in(2) {
         found.push(transposed(choices, builder, x));
     }
@@ -36,7 +37,13 @@ fn head(choices: &mut Choices, builder: &mut Builder, x: Value, is_biased: bool)
     let place = (&[Affine::var(0), Affine::var(1)][..], vec![rows, columns]);
     let matrix = vec![Affine::var(2), Affine::var(1)];
     let row = vec![Affine::var(0), Affine::var(2)];
-    let mut y = contract(builder, Aggregation::Sum, &[rows, columns, terms], place, &[(x, row), (weight, matrix)]);
+    let mut y = contract(
+        builder,
+        Aggregation::Sum,
+        &[rows, columns, terms],
+        place,
+        &[(x, row), (weight, matrix)],
+    );
     without_constraints(builder, y);
     if is_biased {
         let bias = builder.weight(choices, DType::F32, &[columns]);
@@ -52,14 +59,21 @@ fn head(choices: &mut Choices, builder: &mut Builder, x: Value, is_biased: bool)
 /// Adds `Y[s * n + i, f] = +(X[n, c] * K[i, c, f])` for a stride `s`.
 fn transposed(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let [rows, channels] = builder.shape(x)[..] else { return x };
-    let (stride, window, filters) = (choices.of(&[2, 3]), choices.of(&[3, 2, 4]), choices.of(&[5, 1, 8]));
+    let (stride, window, filters) =
+        (choices.of(&[2, 3]), choices.of(&[3, 2, 4]), choices.of(&[5, 1, 8]));
     let kernel = builder.weight(choices, DType::F32, &[window, channels, filters]);
     let length = if rows == 0 { 0 } else { stride * (rows - 1) + window };
     let place = [form(&[(0, stride as i64), (1, 1)], 0), Affine::var(2)];
     let row = vec![Affine::var(0), Affine::var(3)];
     let tap = [1, 3, 2].map(Affine::var).to_vec();
     let extents = [rows, window, filters, channels];
-    let y = contract(builder, Aggregation::Sum, &extents, (&place, vec![length, filters]), &[(x, row), (kernel, tap)]);
+    let y = contract(
+        builder,
+        Aggregation::Sum,
+        &extents,
+        (&place, vec![length, filters]),
+        &[(x, row), (kernel, tap)],
+    );
     without_constraints(builder, y);
     y
 }
@@ -77,7 +91,13 @@ fn quantized(choices: &mut Choices, builder: &mut Builder, [rows, terms]: [usize
     let place = (&[Affine::var(0), Affine::var(1)][..], vec![rows, columns]);
     let row = vec![Affine::var(0), Affine::var(2)];
     let matrix = vec![Affine::var(2), Affine::var(1)];
-    contract(builder, Aggregation::Sum, &[rows, columns, terms], place, &[(x, row), (weight, matrix)])
+    contract(
+        builder,
+        Aggregation::Sum,
+        &[rows, columns, terms],
+        place,
+        &[(x, row), (weight, matrix)],
+    )
 }
 
 /// Removes the constraints of a contraction, which only repeat the ranges of its variables.

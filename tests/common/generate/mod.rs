@@ -54,7 +54,11 @@ impl fmt::Debug for Case {
 /// message says everything.
 pub fn config(cases: u32) -> ProptestConfig {
     let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|wanted| wanted.parse().ok());
-    ProptestConfig { cases: wanted.unwrap_or(cases), failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig {
+        cases: wanted.unwrap_or(cases),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 /// A contraction: ranks 0 to 6, every aggregation and type, any index pattern.
@@ -114,20 +118,35 @@ fn cases(length: usize, make: impl Fn(&mut Choices, &mut Builder)) -> impl Strat
 }
 
 /// Returns the first difference from the reference's results that the tolerances do not allow.
-pub fn difference(case: &Case, expected: &[(String, Tensor)], given: &[(String, Tensor)]) -> Option<String> {
-    for (((name, expected), (given_name, given)), tolerance) in expected.iter().zip(given).zip(&case.tolerances) {
+pub fn difference(
+    case: &Case,
+    expected: &[(String, Tensor)],
+    given: &[(String, Tensor)],
+) -> Option<String> {
+    for (((name, expected), (given_name, given)), tolerance) in
+        expected.iter().zip(given).zip(&case.tolerances)
+    {
         if (name, expected.ty()) != (given_name, given.ty()) {
-            return Some(format!("{given_name}: {} instead of {name}: {}", given.ty(), expected.ty()));
+            return Some(format!(
+                "{given_name}: {} instead of {name}: {}",
+                given.ty(),
+                expected.ty()
+            ));
         }
         // Subnormal numbers may be flushed to 0.
-        let tolerance = if *tolerance > 0.0 { tolerance + expected.dtype().smallest() } else { 0.0 };
+        let tolerance =
+            if *tolerance > 0.0 { tolerance + expected.dtype().smallest() } else { 0.0 };
         for (position, (x, y)) in expected.scalars().zip(given.scalars()).enumerate() {
             let equal = x == y || x.to_f64() == y.to_f64() && expected.dtype().is_float();
-            let near = (x.to_f64() - y.to_f64()).abs() <= tolerance || x.to_f64().is_nan() && y.to_f64().is_nan();
+            let near = (x.to_f64() - y.to_f64()).abs() <= tolerance
+                || x.to_f64().is_nan() && y.to_f64().is_nan();
             if !(equal || near) {
-                return Some(format!("{name}, element {position}: {y} instead of {x} (± {tolerance:e})"));
+                return Some(format!(
+                    "{name}, element {position}: {y} instead of {x} (± {tolerance:e})"
+                ));
             }
         }
     }
-    (expected.len() != given.len()).then(|| format!("{} outputs instead of {}", given.len(), expected.len()))
+    (expected.len() != given.len())
+        .then(|| format!("{} outputs instead of {}", given.len(), expected.len()))
 }

@@ -44,11 +44,14 @@ fn convolution(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value 
     let (channels, filters) = (c / groups, choices.of(&[1, 2, 5]));
     let (window, stride) = (choices.of(&[3, 1, 2]), choices.of(&[1, 1, 2]));
     let padding = if window == 3 { choices.pick(2) } else { 0 };
-    let size = |size: usize| (size + 2 * padding).checked_sub(window).map_or(0, |room| room / stride + 1);
+    let size =
+        |size: usize| (size + 2 * padding).checked_sub(window).map_or(0, |room| room / stride + 1);
     let (oh, ow) = (size(h), size(w));
-    let weights = builder.weight(choices, DType::F32, &[groups * filters, channels, window, window]);
+    let weights =
+        builder.weight(choices, DType::F32, &[groups * filters, channels, window, window]);
     let along = |out, tap| form(&[(out, stride as i64), (tap, 1)], -(padding as i64));
-    let image = vec![Affine::var(0), form(&[(1, channels as i64), (5, 1)], 0), along(3, 6), along(4, 7)];
+    let image =
+        vec![Affine::var(0), form(&[(1, channels as i64), (5, 1)], 0), along(3, 6), along(4, 7)];
     let filter = form(&[(1, filters as i64), (2, 1)], 0);
     let kernel = vec![filter.clone(), Affine::var(5), Affine::var(6), Affine::var(7)];
     let place = [Affine::var(0), filter, Affine::var(3), Affine::var(4)];
@@ -96,7 +99,13 @@ fn shuffle(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let x = reshape(builder, x, &[n, groups, c / groups, h, w]);
     let place = [0, 2, 1, 3, 4].map(Affine::var);
     let place = (&place[..], vec![n, c / groups, groups, h, w]);
-    let x = contract(builder, Aggregation::Assign, &[n, groups, c / groups, h, w], place, &[(x, variables(5))]);
+    let x = contract(
+        builder,
+        Aggregation::Assign,
+        &[n, groups, c / groups, h, w],
+        place,
+        &[(x, variables(5))],
+    );
     reshape(builder, x, &[n, c, h, w])
 }
 
@@ -107,9 +116,20 @@ fn joined(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     let d = builder.shape(other)[1];
     let shape = vec![n, c + d, h, w];
     let moved = [Affine::var(0), form(&[(1, 1)], c as i64), Affine::var(2), Affine::var(3)];
-    let first =
-        contract(builder, Aggregation::Assign, &[n, c, h, w], (&variables(4), shape.clone()), &[(x, variables(4))]);
-    let both = contract(builder, Aggregation::Assign, &[n, d, h, w], (&moved, shape), &[(other, variables(4))]);
+    let first = contract(
+        builder,
+        Aggregation::Assign,
+        &[n, c, h, w],
+        (&variables(4), shape.clone()),
+        &[(x, variables(4))],
+    );
+    let both = contract(
+        builder,
+        Aggregation::Assign,
+        &[n, d, h, w],
+        (&moved, shape),
+        &[(other, variables(4))],
+    );
     let Op::Contraction(mut op) = builder.graph.node(both.id).op.clone() else { return x };
     op.default = true;
     builder.graph.set(both.id, Op::Contraction(op), &[other.id, first.id]);

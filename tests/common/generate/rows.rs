@@ -10,7 +10,8 @@ use super::graph::{Builder, Value};
 
 /// Generates a few steps, each on earlier elementwise values or row statistics.
 pub fn rows(choices: &mut Choices, builder: &mut Builder) {
-    let dtype = choices.of(&[DType::F32, DType::F32, DType::F32, DType::F16, DType::I32, DType::F64]);
+    let dtype =
+        choices.of(&[DType::F32, DType::F32, DType::F32, DType::F16, DType::I32, DType::F64]);
     let rows: &[usize] = [&[3][..], &[1], &[2, 5], &[130], &[0], &[67], &[7, 1]][choices.pick(7)];
     let columns = choices.of(&[8, 1, 3, 17, 64, 130, 255, 256, 300, 1023, 1500, 4100, 0]);
     let shape = [rows, &[columns]].concat();
@@ -26,7 +27,12 @@ pub fn rows(choices: &mut Choices, builder: &mut Builder) {
         };
         match choices.pick(6) {
             0 => {
-                let aggregation = choices.of(&[Aggregation::Sum, Aggregation::Max, Aggregation::Min, Aggregation::Sum]);
+                let aggregation = choices.of(&[
+                    Aggregation::Sum,
+                    Aggregation::Max,
+                    Aggregation::Min,
+                    Aggregation::Sum,
+                ]);
                 let statistic = of_rows(builder, aggregation, x);
                 of_row.push(small(builder, statistic));
             }
@@ -40,7 +46,11 @@ pub fn rows(choices: &mut Choices, builder: &mut Builder) {
             }
             2 => {
                 let x = small(builder, x);
-                of_places.push(if dtype.is_float() { normalise(builder, x) } else { builder.unary(UnaryOp::Neg, x) });
+                of_places.push(if dtype.is_float() {
+                    normalise(builder, x)
+                } else {
+                    builder.unary(UnaryOp::Neg, x)
+                });
             }
             3 if !of_row.is_empty() => {
                 let row = choices.of(&of_row);

@@ -5,7 +5,9 @@
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
-use tile_compiler::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op, Scan};
+use tile_compiler::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, NodeId, Op, Scan,
+};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use tile_compiler::tensor::{TensorType, broadcast};
 
@@ -21,7 +23,15 @@ const GRID: i32 = 2;
 /// Generates inputs whose axes often have the same size, a scan over them, and operations before
 /// and after it.
 pub fn scan(choices: &mut Choices, builder: &mut Builder) {
-    let dtype = choices.of(&[DType::F32, DType::F32, DType::I32, DType::F64, DType::F16, DType::U8, DType::I16]);
+    let dtype = choices.of(&[
+        DType::F32,
+        DType::F32,
+        DType::I32,
+        DType::F64,
+        DType::F16,
+        DType::U8,
+        DType::I16,
+    ]);
     for _ in 0..3 + choices.pick(3) {
         let rank = choices.pick(4);
         let shape: Vec<usize> = (0..rank).map(|_| size(choices)).collect();
@@ -99,11 +109,14 @@ fn add_scan(choices: &mut Choices, builder: &mut Builder, depth: usize) {
 /// Returns a value of the carry's type.
 fn next(choices: &mut Choices, builder: &mut Builder, carry: Value) -> Value {
     let shape = builder.shape(carry);
-    let same: Vec<Value> = recent(builder).into_iter().filter(|value| builder.shape(*value) == shape).collect();
+    let same: Vec<Value> =
+        recent(builder).into_iter().filter(|value| builder.shape(*value) == shape).collect();
     if choices.once_in(3) {
         return choices.of(&same);
     }
-    let joins = |value: &Value| broadcast([shape.as_slice(), builder.graph.shape(value.id)]).as_ref() == Some(&shape);
+    let joins = |value: &Value| {
+        broadcast([shape.as_slice(), builder.graph.shape(value.id)]).as_ref() == Some(&shape)
+    };
     let other: Vec<Value> = recent(builder).into_iter().filter(joins).collect();
     let sum = builder.binary(BinaryOp::Add, carry, choices.of(&other));
     settle(builder, sum).unwrap_or(carry)
@@ -130,7 +143,9 @@ fn operations(choices: &mut Choices, builder: &mut Builder, most: usize) {
             }
             2 => builder.unary(choices.of(&[UnaryOp::Neg, UnaryOp::Abs]), a),
             3 if !shape.is_empty() => transpose(builder, a),
-            4 if !shape.is_empty() => of_rows(builder, choices.of(&[Aggregation::Sum, Aggregation::Max]), a),
+            4 if !shape.is_empty() => {
+                of_rows(builder, choices.of(&[Aggregation::Sum, Aggregation::Max]), a)
+            }
             5 => match product(choices, builder, a) {
                 Some(value) => value,
                 None => continue,
@@ -162,7 +177,9 @@ fn operations(choices: &mut Choices, builder: &mut Builder, most: usize) {
 fn product(choices: &mut Choices, builder: &mut Builder, a: Value) -> Option<Value> {
     let shape = builder.shape(a);
     let depth = *shape.last()?;
-    let matrix = |value: &Value| builder.graph.shape(value.id).len() == 2 && builder.graph.shape(value.id)[1] == depth;
+    let matrix = |value: &Value| {
+        builder.graph.shape(value.id).len() == 2 && builder.graph.shape(value.id)[1] == depth
+    };
     let matrices: Vec<Value> = recent(builder).into_iter().filter(matrix).collect();
     if matrices.is_empty() {
         return None;
@@ -204,7 +221,11 @@ fn gather(choices: &mut Choices, builder: &mut Builder, indices: Value) -> Optio
     let second = Access { operand: 1, index: std::iter::once(row).chain(rest).collect() };
     let mut body = Program::default();
     body.results = vec![body.push(Inst::Leaf(ContractionLeaf::Access(1)), builder.dtype(from))];
-    let range = |(n, &size): (usize, &usize)| IndexRange { name: format!("i{n}"), low: 0, high: size as i64 };
+    let range = |(n, &size): (usize, &usize)| IndexRange {
+        name: format!("i{n}"),
+        low: 0,
+        high: size as i64,
+    };
     let contraction = Contraction {
         aggregation: Aggregation::Assign,
         indices: result.iter().enumerate().map(range).collect(),
@@ -215,7 +236,12 @@ fn gather(choices: &mut Choices, builder: &mut Builder, indices: Value) -> Optio
         default: false,
     };
     let ty = TensorType::new(builder.dtype(from), result);
-    Some(builder.add(Op::Contraction(Box::new(contraction)), ty, &[indices.id, from.id], from.bound))
+    Some(builder.add(
+        Op::Contraction(Box::new(contraction)),
+        ty,
+        &[indices.id, from.id],
+        from.bound,
+    ))
 }
 
 /// Keeps an exact value within the common bound, and returns `None` for others.

@@ -38,7 +38,8 @@ impl Index {
         let size = if choices.once_in(40) { 0 } else { size };
         let divisor = choices.of(&[1, 1, 1, 1, 2, 3]);
         // The values of most points that other indices allow are in range.
-        let below: i64 = factors.iter().filter(|factor| **factor < 0).map(|factor| -factor * 3).sum();
+        let below: i64 =
+            factors.iter().filter(|factor| **factor < 0).map(|factor| -factor * 3).sum();
         let constant = below + choices.of(&[0, 0, 1, -1, 2, -2, 5]);
         Index { factors, constant, divisor, size, spread: choices.once_in(2) }
     }
@@ -48,7 +49,11 @@ impl Index {
         let inner = if self.spread { divisor.as_str() } else { "" };
         let mut terms: Vec<String> = Vec::new();
         for (name, factor) in NAMES.iter().zip(&self.factors).filter(|(_, factor)| **factor != 0) {
-            terms.push(if *factor == 1 { format!("{name}{inner}") } else { format!("{factor}*{name}{inner}") });
+            terms.push(if *factor == 1 {
+                format!("{name}{inner}")
+            } else {
+                format!("{factor}*{name}{inner}")
+            });
         }
         if self.constant != 0 || terms.is_empty() {
             terms.push(format!("{}{inner}", self.constant));
@@ -59,8 +64,10 @@ impl Index {
 
     /// Returns the value if it is an integer in range.
     fn at(&self, point: &[i64]) -> Option<usize> {
-        let numerator = self.constant + self.factors.iter().zip(point).map(|(a, x)| a * x).sum::<i64>();
-        let is_valid = numerator % self.divisor == 0 && (0..self.size * self.divisor).contains(&numerator);
+        let numerator =
+            self.constant + self.factors.iter().zip(point).map(|(a, x)| a * x).sum::<i64>();
+        let is_valid =
+            numerator % self.divisor == 0 && (0..self.size * self.divisor).contains(&numerator);
         is_valid.then_some(numerator / self.divisor).and_then(|value| usize::try_from(value).ok())
     }
 }
@@ -73,7 +80,9 @@ fn place(choices: &mut Choices, variables: usize, ranks: &[usize]) -> Place {
 }
 
 fn offset(place: &Place, point: &[i64]) -> Option<usize> {
-    place.iter().try_fold(0, |offset, index| Some(offset * usize::try_from(index.size).ok()? + index.at(point)?))
+    place.iter().try_fold(0, |offset, index| {
+        Some(offset * usize::try_from(index.size).ok()? + index.at(point)?)
+    })
 }
 
 fn shape(place: &Place) -> Vec<usize> {
@@ -120,7 +129,8 @@ pub struct Meaning {
 }
 
 pub fn statement() -> impl Strategy<Value = Statement> {
-    prop::collection::vec(any::<u32>(), 1..120).prop_map(|numbers| Statement::draw(&mut Choices::new(numbers)))
+    prop::collection::vec(any::<u32>(), 1..120)
+        .prop_map(|numbers| Statement::draw(&mut Choices::new(numbers)))
 }
 
 impl Statement {
@@ -130,8 +140,9 @@ impl Statement {
         let dtype = choices.of(&[DType::F32, DType::F32, DType::I32]);
         let variables = choices.of(&[2, 3, 1, 2, 3, 4]);
         let output = place(choices, variables, &[1, 2, 2, 3, 0]);
-        let reads = (0..choices.of(&[1, 2]))
-            .map(|number| place(choices, variables, if number == 0 { &[1, 2, 2, 3] } else { &[1, 2, 2, 3, 0] }));
+        let reads = (0..choices.of(&[1, 2])).map(|number| {
+            place(choices, variables, if number == 0 { &[1, 2, 2, 3] } else { &[1, 2, 2, 3, 0] })
+        });
         let reads: Vec<Place> = reads.collect();
         let constraints = place(choices, variables, &[0, 0, 1, 2]);
         let mut statement = Statement {
@@ -171,7 +182,8 @@ impl Statement {
 
     fn has_gradient(&self) -> bool {
         self.dtype.is_float()
-            && (self.reads.len() == 1 || !matches!(self.aggregation, Aggregation::Max | Aggregation::Min))
+            && (self.reads.len() == 1
+                || !matches!(self.aggregation, Aggregation::Max | Aggregation::Min))
     }
 
     fn names(&self) -> Vec<&'static str> {
@@ -190,10 +202,18 @@ impl Statement {
             Aggregation::Min => "<",
             Aggregation::Assign => "=",
         };
-        let reads = ["A", "B"].iter().zip(&self.reads).map(|(name, read)| format!("{name}[{}]", texts(read)));
+        let reads = ["A", "B"]
+            .iter()
+            .zip(&self.reads)
+            .map(|(name, read)| format!("{name}[{}]", texts(read)));
         let body = reads.collect::<Vec<_>>().join(" * ");
-        let sizes = self.output.iter().map(|index| index.size.to_string()).collect::<Vec<_>>().join(", ");
-        let places = if self.output.is_empty() { String::new() } else { format!("{}: {sizes}", texts(&self.output)) };
+        let sizes =
+            self.output.iter().map(|index| index.size.to_string()).collect::<Vec<_>>().join(", ");
+        let places = if self.output.is_empty() {
+            String::new()
+        } else {
+            format!("{}: {sizes}", texts(&self.output))
+        };
         let mut text = format!("O[{places}] = {aggregation}({body})");
         for constraint in &self.constraints {
             let _ = write!(text, ", {} < {}", constraint.text(), constraint.size);
@@ -207,7 +227,8 @@ impl Statement {
             }
             inputs.push("W");
         }
-        self.source = format!("function f({}) -> ({}) {{ {text} }}", inputs.join(", "), outputs.join(", "));
+        self.source =
+            format!("function f({}) -> ({}) {{ {text} }}", inputs.join(", "), outputs.join(", "));
     }
 
     /// Draws inputs on which everything is exact: small integers; factors of 1 and -1 for products;
@@ -222,7 +243,8 @@ impl Statement {
                 Aggregation::Sum | Aggregation::Assign => (n * 5 % 7) as f64 - 3.0,
             }
         };
-        let mut shapes: Vec<(&str, Vec<usize>)> = ["A", "B"].into_iter().zip(self.reads.iter().map(shape)).collect();
+        let mut shapes: Vec<(&str, Vec<usize>)> =
+            ["A", "B"].into_iter().zip(self.reads.iter().map(shape)).collect();
         shapes.extend(self.default.then(|| ("D", shape(&self.output))));
         shapes.extend(self.has_gradient().then(|| ("W", shape(&self.output))));
         let inputs = shapes.into_iter().enumerate().map(|(at, (name, shape))| {
@@ -236,13 +258,18 @@ impl Statement {
     }
 
     fn input(&self, name: &str) -> Vec<f64> {
-        self.inputs.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor.to_f64s()).unwrap_or_default()
+        self.inputs
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, tensor)| tensor.to_f64s())
+            .unwrap_or_default()
     }
 
     /// Returns the allowed difference of a device's result from the meaning: shares of an extreme's
     /// gradient are rounded.
     pub fn tolerance(&self, output: &str) -> f64 {
-        let shares = output != "O" && matches!(self.aggregation, Aggregation::Max | Aggregation::Min);
+        let shares =
+            output != "O" && matches!(self.aggregation, Aggregation::Max | Aggregation::Min);
         if shares { 1e-4 } else { 0.0 }
     }
 
@@ -255,16 +282,22 @@ impl Statement {
             (0..variables).map(|v| if occurs(v) { (-REACH, REACH) } else { (0, 0) }).collect();
         let mut search = Search { indices: &all, points: Vec::new(), work: 0, is_whole: true };
         search.run(bounds.clone());
-        let is_open = narrow(self.indices(), &mut bounds) && bounds.iter().any(|range| is_open(*range));
+        let is_open =
+            narrow(self.indices(), &mut bounds) && bounds.iter().any(|range| is_open(*range));
         let mut places: BTreeMap<usize, Vec<&Vec<i64>>> = BTreeMap::new();
         for point in &search.points {
-            places.entry(offset(&self.output, point).expect("it is valid")).or_default().push(point);
+            places
+                .entry(offset(&self.output, point).expect("it is valid"))
+                .or_default()
+                .push(point);
         }
-        let values: Vec<Vec<f64>> = ["A", "B"][..self.reads.len()].iter().map(|name| self.input(name)).collect();
+        let values: Vec<Vec<f64>> =
+            ["A", "B"][..self.reads.len()].iter().map(|name| self.input(name)).collect();
         let (weights, default) = (self.input("W"), self.input("D"));
         let elements: usize = shape(&self.output).iter().product();
         let mut found = if self.default { default } else { vec![0.0; elements] };
-        let mut gradients: Vec<Vec<f64>> = values.iter().map(|values| vec![0.0; values.len()]).collect();
+        let mut gradients: Vec<Vec<f64>> =
+            values.iter().map(|values| vec![0.0; values.len()]).collect();
         let mut of_default = weights.clone();
         for (&place, points) in &places {
             let reads = |point: &Vec<i64>| -> Vec<usize> {
@@ -326,7 +359,8 @@ fn narrow<'a>(indices: impl Iterator<Item = &'a Index> + Clone, bounds: &mut [(i
     loop {
         let before = bounds.to_vec();
         for index in indices.clone() {
-            let (least, most) = (0 - index.constant, index.size * index.divisor - 1 - index.constant);
+            let (least, most) =
+                (0 - index.constant, index.size * index.divisor - 1 - index.constant);
             let term = |v: usize, bounds: &[(i64, i64)]| {
                 let (a, b) = (index.factors[v] * bounds[v].0, index.factors[v] * bounds[v].1);
                 (a.min(b), a.max(b))
@@ -339,7 +373,8 @@ fn narrow<'a>(indices: impl Iterator<Item = &'a Index> + Clone, bounds: &mut [(i
                 if factor == 0 {
                     continue;
                 }
-                let others = (0..bounds.len()).filter(|other| *other != v).map(|other| term(other, bounds));
+                let others =
+                    (0..bounds.len()).filter(|other| *other != v).map(|other| term(other, bounds));
                 let (low, high) = others.fold((0, 0), |sum, term| (sum.0 + term.0, sum.1 + term.1));
                 // least <= factor * x + others <= most
                 let (mut first, mut last) = (least - high, most - low);
@@ -378,7 +413,8 @@ impl Search<'_> {
             return;
         }
         let open = bounds.iter().enumerate().filter(|(_, range)| range.0 < range.1);
-        let Some((variable, (low, high))) = open.min_by_key(|(_, range)| range.1 - range.0).map(|(v, r)| (v, *r))
+        let Some((variable, (low, high))) =
+            open.min_by_key(|(_, range)| range.1 - range.0).map(|(v, r)| (v, *r))
         else {
             let point: Vec<i64> = bounds.iter().map(|range| range.0).collect();
             if self.indices.iter().all(|index| index.at(&point).is_some()) {

@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use crate::ast::{Argument, BinaryOp, DimKind, Expr, ExprKind, Function, FunctionKind, Ident, Input};
+use crate::ast::{
+    Argument, BinaryOp, DimKind, Expr, ExprKind, Function, FunctionKind, Ident, Input,
+};
 use crate::builtin::Builtin;
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{CONSTANTS, Known, Nature};
@@ -36,9 +38,12 @@ impl<'p> Checker<'p, '_> {
 
     pub fn call(&mut self, callee: &Expr, arguments: &[Argument], within: Within) -> Known {
         let nature = self.callee(callee, within);
-        let known: Vec<Known> = arguments.iter().map(|argument| self.open(&argument.value, within)).collect();
+        let known: Vec<Known> =
+            arguments.iter().map(|argument| self.open(&argument.value, within)).collect();
         match nature {
-            Some(Nature::Builtin(builtin)) => self.builtin(builtin, callee, arguments, &known, within),
+            Some(Nature::Builtin(builtin)) => {
+                self.builtin(builtin, callee, arguments, &known, within)
+            }
             Some(Nature::Function { index, ready }) => {
                 let function = &self.program.all_functions()[index];
                 if self.makes_none(function, arguments, callee.span) {
@@ -46,12 +51,22 @@ impl<'p> Checker<'p, '_> {
                 }
                 let list = match (&function.parameters, ready) {
                     (None, _) | (_, true) => Some(List::Inputs),
-                    (Some(parameters), false) => filled(parameters, &function.inputs, arguments, &known),
+                    (Some(parameters), false) => {
+                        filled(parameters, &function.inputs, arguments, &known)
+                    }
                 };
                 match list {
                     Some(List::Parameters) => {
                         let parameters = function.parameters.as_deref().unwrap_or_default();
-                        self.arrange(function, parameters, List::Parameters, callee.span, arguments, &known, within);
+                        self.arrange(
+                            function,
+                            parameters,
+                            List::Parameters,
+                            callee.span,
+                            arguments,
+                            &known,
+                            within,
+                        );
                         Known { rank: None, nature: Nature::Function { index, ready: true } }
                     }
                     Some(List::Inputs) => {
@@ -59,7 +74,15 @@ impl<'p> Checker<'p, '_> {
                             return Known::ANY;
                         }
                         let inputs = &function.inputs;
-                        self.arrange(function, inputs, List::Inputs, callee.span, arguments, &known, within);
+                        self.arrange(
+                            function,
+                            inputs,
+                            List::Inputs,
+                            callee.span,
+                            arguments,
+                            &known,
+                            within,
+                        );
                         self.result(index, callee, &known, within)
                     }
                     None => {
@@ -79,7 +102,10 @@ impl<'p> Checker<'p, '_> {
         }
         match self.callee(callee, within) {
             Some(Nature::Builtin(builtin)) => {
-                let argument = [Argument { name: None, value: Expr { kind: ExprKind::Error, span: callee.span } }];
+                let argument = [Argument {
+                    name: None,
+                    value: Expr { kind: ExprKind::Error, span: callee.span },
+                }];
                 self.builtin(builtin, callee, &argument, &[input], within)
             }
             Some(Nature::Function { index, ready }) => {
@@ -95,10 +121,13 @@ impl<'p> Checker<'p, '_> {
                     }
                     // A list may provide all the inputs.
                     (_, Some(second)) if input.nature == Nature::Tensor => {
-                        let message = format!("missing input `{}` of {}", second.name.name, title(function));
+                        let message =
+                            format!("missing input `{}` of {}", second.name.name, title(function));
                         let error = Diagnostic::error("E0103", callee.span, message);
                         let error = error.also(second.span, "it has no default");
-                        self.error(error.help("several inputs are given as a list, as in `[A, B] |> …`"));
+                        self.error(
+                            error.help("several inputs are given as a list, as in `[A, B] |> …`"),
+                        );
                     }
                     (Some(first), None) => self.rank_of_input(function, first, input, callee.span),
                     (Some(_), Some(_)) => {}
@@ -149,18 +178,31 @@ impl<'p> Checker<'p, '_> {
             _ if name.capital => "layer",
             _ => "function",
         };
-        let error = Diagnostic::error("E0102", name.span, format!("unknown {kind} `{}`", name.name));
+        let error =
+            Diagnostic::error("E0102", name.span, format!("unknown {kind} `{}`", name.name));
         if self.diagnostics.len() >= SUGGESTIONS {
             return self.error(error);
         }
-        let mut written = self.program.written_functions().iter().filter_map(|function| function.name.as_ref());
+        let mut written =
+            self.program.written_functions().iter().filter_map(|function| function.name.as_ref());
         if written.any(|other| other.name == name.name) {
-            return self.error(error.help("import the file that defines it: a file sees only what it imports itself"));
+            return self.error(
+                error.help(
+                    "import the file that defines it: a file sees only what it imports itself",
+                ),
+            );
         }
         if let Some(later) = self.scope.defined_after(&name.name, name.span) {
-            return self.error(error.also(later, "defined here, after its use").help("move the definition up"));
+            return self.error(
+                error.also(later, "defined here, after its use").help("move the definition up"),
+            );
         }
-        let locals = self.scope.values.keys().copied().filter(|local| local.starts_with(|c: char| c.is_lowercase()));
+        let locals = self
+            .scope
+            .values
+            .keys()
+            .copied()
+            .filter(|local| local.starts_with(|c: char| c.is_lowercase()));
         let near = || self.suggestion(&name.name, self.program.callable_names().chain(locals));
         let help = name_help(&name.name).map(str::to_owned).or_else(near);
         self.error_with(error, help, "");
@@ -177,16 +219,22 @@ impl<'p> Checker<'p, '_> {
         let name = text_of(callee);
         if let Some(keyword) = arguments.iter().find_map(|argument| argument.name.as_ref()) {
             let message = format!("`{name}` takes its arguments by position only");
-            self.error(Diagnostic::error("E0126", keyword.span, message).help(format!("remove `{} =`", keyword.name)));
+            self.error(
+                Diagnostic::error("E0126", keyword.span, message)
+                    .help(format!("remove `{} =`", keyword.name)),
+            );
         }
         // These built-in functions accept anything. The first argument of `einsum` is an equation.
         let names = match builtin.name {
-            "list" | "is_list" | "has_states" | "letters" | "repeat" | "clone" | "with_weight" | "parametrized"
-            | "error" | "matches" => arguments.len(),
+            "list" | "is_list" | "has_states" | "letters" | "repeat" | "clone" | "with_weight"
+            | "parametrized" | "error" | "matches" => arguments.len(),
             "einsum" => 1,
             _ => 0,
         };
-        arguments.iter().skip(names).for_each(|argument| self.must_be_value(&argument.value, within));
+        arguments
+            .iter()
+            .skip(names)
+            .for_each(|argument| self.must_be_value(&argument.value, within));
         let (least, most) = builtin.arity;
         if !(least..=most).contains(&arguments.len()) {
             self.wrong_count(name, callee.span, least, most, arguments.len());
@@ -194,7 +242,11 @@ impl<'p> Checker<'p, '_> {
         }
         if builtin.is_compile_time() {
             // The item or slice of a list of tensors may be a tensor.
-            return if matches!(builtin.name, "list" | "slice" | "error") { Known::ANY } else { Known::VALUE };
+            return if matches!(builtin.name, "list" | "slice" | "error") {
+                Known::ANY
+            } else {
+                Known::VALUE
+            };
         }
         if within == Within::Contraction && !builtin.is_elementwise() {
             self.whole_tensors(name, callee.span);
@@ -220,8 +272,12 @@ impl<'p> Checker<'p, '_> {
     }
 
     fn whole_tensors(&mut self, name: &str, span: Span) {
-        let message = format!("`{name}` works on whole tensors, so it cannot be called inside a contraction");
-        self.error(Diagnostic::error("E0112", span, message).help("call it in a statement before this one"));
+        let message =
+            format!("`{name}` works on whole tensors, so it cannot be called inside a contraction");
+        self.error(
+            Diagnostic::error("E0112", span, message)
+                .help("call it in a statement before this one"),
+        );
     }
 
     /// Returns the kind of value of a function that has all its inputs.
@@ -242,15 +298,23 @@ impl<'p> Checker<'p, '_> {
     /// Reports a call with no arguments of a layer or model without hyper-parameters that has
     /// required inputs. Returns whether it was one.
     fn makes_none(&mut self, function: &Function, arguments: &[Argument], span: Span) -> bool {
-        let is_made = arguments.is_empty() && function.kind != FunctionKind::Function && function.parameters.is_none();
+        let is_made = arguments.is_empty()
+            && function.kind != FunctionKind::Function
+            && function.parameters.is_none();
         if !is_made || function.inputs.iter().all(|input| input.default.is_some()) {
             return false;
         }
-        let (kind, name) = (function.kind.keyword(), function.name.as_ref().map_or("", |name| &name.name));
-        let inputs: Vec<&str> = function.inputs.iter().map(|input| input.name.name.as_str()).collect();
+        let (kind, name) =
+            (function.kind.keyword(), function.name.as_ref().map_or("", |name| &name.name));
+        let inputs: Vec<&str> =
+            function.inputs.iter().map(|input| input.name.name.as_str()).collect();
         let inputs = inputs.join(", ");
-        let message = format!("`{name}()` is a call without inputs, because `{name}` has no list of hyper-parameters");
-        let help = format!("write `X |> {name}`, or give it an empty list, as in `{kind} {name}()({inputs})`");
+        let message = format!(
+            "`{name}()` is a call without inputs, because `{name}` has no list of hyper-parameters"
+        );
+        let help = format!(
+            "write `X |> {name}`, or give it an empty list, as in `{kind} {name}()({inputs})`"
+        );
         self.error(Diagnostic::error("E0103", span, message).help(help));
         true
     }
@@ -258,7 +322,9 @@ impl<'p> Checker<'p, '_> {
     /// Checks that a function applied without hyper-parameters has defaults for all of them.
     fn defaults(&mut self, function: &Function, span: Span) -> bool {
         let mut parameters = function.parameters.iter().flatten();
-        let Some(needed) = parameters.find(|parameter| parameter.default.is_none()) else { return true };
+        let Some(needed) = parameters.find(|parameter| parameter.default.is_none()) else {
+            return true;
+        };
         let name = function.name.as_ref().map_or("", |name| &name.name);
         let error = missing_argument(function, needed, span);
         self.error(error.help(format!("write `X |> {name}({} = …)`", needed.name.name)));
@@ -268,7 +334,8 @@ impl<'p> Checker<'p, '_> {
     /// Checks the argument names of a call if it is unknown which list it fills. Each name must be
     /// in one of the two lists.
     fn either_list(&mut self, function: &Function, arguments: &[Argument]) {
-        let lists: Vec<&Input> = function.parameters.iter().flatten().chain(&function.inputs).collect();
+        let lists: Vec<&Input> =
+            function.parameters.iter().flatten().chain(&function.inputs).collect();
         for name in arguments.iter().filter_map(|argument| argument.name.as_ref()) {
             let declared = lists.iter().any(|input| input.name.name == name.name);
             if !declared && !is_instance_name(function, name) {
@@ -280,7 +347,8 @@ impl<'p> Checker<'p, '_> {
     fn unknown_argument(&mut self, function: &Function, list: &[&Input], name: &Ident) {
         let message = format!("unknown argument `{}` of {}", name.name, title(function));
         let names: Vec<&str> = list.iter().map(|input| input.name.name.as_str()).collect();
-        let is_parameter = function.parameters.iter().flatten().any(|parameter| parameter.name.name == name.name);
+        let is_parameter =
+            function.parameters.iter().flatten().any(|parameter| parameter.name.name == name.name);
         let help = match &function.name {
             Some(function) if is_parameter => {
                 let (function, name) = (&function.name, &name.name);
@@ -308,14 +376,17 @@ impl<'p> Checker<'p, '_> {
         let name = function.name.as_ref().map_or("", |name| &name.name);
         let mut given: Vec<Option<usize>> = vec![None; list.len()];
         let positional = arguments.iter().filter(|argument| argument.name.is_none()).count();
-        let simple = list.iter().all(|input| input.default.is_none()) && positional == arguments.len();
+        let simple =
+            list.iter().all(|input| input.default.is_none()) && positional == arguments.len();
         for (number, argument) in arguments.iter().enumerate() {
             if argument.name.is_some() && !self.spend(list.len() / 8, argument.value.span) {
                 return;
             }
             let slot = match &argument.name {
                 None => number,
-                Some(name) if kind == List::Parameters && is_instance_name(function, name) => continue,
+                Some(name) if kind == List::Parameters && is_instance_name(function, name) => {
+                    continue;
+                }
                 Some(name) => match list.iter().position(|input| input.name.name == name.name) {
                     Some(slot) => slot,
                     None => {
@@ -336,13 +407,16 @@ impl<'p> Checker<'p, '_> {
                 }
                 None => {
                     let least = list.iter().filter(|input| input.default.is_none()).count();
-                    let place = if simple && kind == List::Inputs { span } else { argument.value.span };
+                    let place =
+                        if simple && kind == List::Inputs { span } else { argument.value.span };
                     return self.wrong_count(name, place, least, list.len(), arguments.len());
                 }
             }
         }
         self.missing(function, list, kind, span, &given, known, simple);
-        for (input, argument) in list.iter().zip(given).filter_map(|(input, number)| Some((input, number?))) {
+        for (input, argument) in
+            list.iter().zip(given).filter_map(|(input, number)| Some((input, number?)))
+        {
             let Argument { value, .. } = &arguments[argument];
             if input.name.capital {
                 self.must_be_value(value, within);
@@ -372,7 +446,10 @@ impl<'p> Checker<'p, '_> {
         {
             return;
         }
-        let missing = list.iter().zip(given).find(|(input, given)| given.is_none() && input.default.is_none());
+        let missing = list
+            .iter()
+            .zip(given)
+            .find(|(input, given)| given.is_none() && input.default.is_none());
         let Some((missing, _)) = missing else { return };
         let name = function.name.as_ref().map_or("", |name| &name.name);
         if simple && kind == List::Inputs {
@@ -384,14 +461,19 @@ impl<'p> Checker<'p, '_> {
     /// Reports `f(name == value)`, if `name` is a parameter and nothing else. Returns whether it is
     /// one.
     fn is_compared_argument(&mut self, list: &[Input], argument: &Argument) -> bool {
-        let ExprKind::Binary { op: BinaryOp::Eq, left, .. } = &argument.value.kind else { return false };
+        let ExprKind::Binary { op: BinaryOp::Eq, left, .. } = &argument.value.kind else {
+            return false;
+        };
         let ExprKind::Name(name) = &left.kind else { return false };
         let is_parameter = list.iter().any(|input| input.name.name == name.name);
         if !is_parameter || self.scope.get(&name.name).is_some() {
             return false;
         }
         let message = format!("expected `=` after the argument `{}`, found `==`", name.name);
-        self.error(Diagnostic::error("E0126", argument.value.span, message).help(format!("write `{} = …`", name.name)));
+        self.error(
+            Diagnostic::error("E0126", argument.value.span, message)
+                .help(format!("write `{} = …`", name.name)),
+        );
         true
     }
 
@@ -409,12 +491,19 @@ impl<'p> Checker<'p, '_> {
                 _ => return None,
             })
         }
-        let is_local = matches!(&value.kind, ExprKind::Name(name) if self.scope.get(&name.name).is_some());
+        let is_local =
+            matches!(&value.kind, ExprKind::Name(name) if self.scope.get(&name.name).is_some());
         let Some(choices) = choices.iter().map(literal).collect::<Option<Vec<_>>>() else { return };
-        let Some(value_text) = literal(value).filter(|_| !is_local && known.nature != Nature::Any) else { return };
+        let Some(value_text) = literal(value).filter(|_| !is_local && known.nature != Nature::Any)
+        else {
+            return;
+        };
         if !choices.contains(&value_text) {
-            let message =
-                format!("expected one of {} for `{}`, found `{value_text}`", listed(&choices), input.name.name);
+            let message = format!(
+                "expected one of {} for `{}`, found `{value_text}`",
+                listed(&choices),
+                input.name.name
+            );
             let suggestion = self.suggestion(&value_text, choices.iter().map(AsRef::as_ref));
             self.error_with(Diagnostic::error("E0128", value.span, message), suggestion, "");
         }
@@ -428,7 +517,9 @@ impl<'p> Checker<'p, '_> {
             let wanted = dims.len() - usize::from(leading);
             let least = if leading { "at least " } else { "" };
             let (name, function) = (&input.name.name, title(function));
-            let message = format!("expected {least}rank {wanted} for `{name}` of {function}, found rank {rank}");
+            let message = format!(
+                "expected {least}rank {wanted} for `{name}` of {function}, found rank {rank}"
+            );
             self.error(Diagnostic::error("E0107", span, message).also(input.span, "the input"));
         }
     }
@@ -452,7 +543,12 @@ impl<'p> Checker<'p, '_> {
 
 /// Returns the list that a call of a function with hyper-parameters fills: the inputs if there is a
 /// tensor among the arguments, else the hyper-parameters. Returns `None` if this cannot be decided.
-fn filled(parameters: &[Input], inputs: &[Input], arguments: &[Argument], known: &[Known]) -> Option<List> {
+fn filled(
+    parameters: &[Input],
+    inputs: &[Input],
+    arguments: &[Argument],
+    known: &[Known],
+) -> Option<List> {
     if known.iter().any(|known| known.nature == Nature::Tensor) {
         return Some(List::Inputs);
     }

@@ -3,7 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::ast::{Expr, ExprKind, Function, FunctionKind, Ident, MAX_DEPTH, StatementKind, WeightKind};
+use crate::ast::{
+    Expr, ExprKind, Function, FunctionKind, Ident, MAX_DEPTH, StatementKind, WeightKind,
+};
 use crate::budget::{Budget, Exceeded};
 use crate::builtin::builtin;
 use crate::check::walk::{definitions, expressions, statements, walk};
@@ -28,7 +30,8 @@ impl Calls {
     /// Propagates through the call graph from the innermost functions outwards.
     pub fn new(program: &Program, diagnostics: &mut Vec<Diagnostic>) -> Calls {
         let functions = program.all_functions();
-        let calls: Vec<Vec<Call>> = functions.iter().map(|function| calls_of(program, function)).collect();
+        let calls: Vec<Vec<Call>> =
+            functions.iter().map(|function| calls_of(program, function)).collect();
         let mut callers: Vec<Vec<usize>> = vec![Vec::new(); functions.len()];
         for (caller, calls) in calls.iter().enumerate() {
             calls.iter().for_each(|call| callers[call.callee].push(caller));
@@ -37,7 +40,8 @@ impl Calls {
         // The depth of calls below each function, and the number of its calls not yet visited.
         let mut depth = vec![0u32; functions.len()];
         let mut open: Vec<usize> = calls.iter().map(Vec::len).collect();
-        let mut ready: Vec<usize> = (0..functions.len()).filter(|index| open[*index] == 0).collect();
+        let mut ready: Vec<usize> =
+            (0..functions.len()).filter(|index| open[*index] == 0).collect();
         while let Some(callee) = ready.pop() {
             for &caller in &callers[callee] {
                 elementwise[caller] &= elementwise[callee];
@@ -50,8 +54,12 @@ impl Calls {
         }
         if let Some(start) = (0..functions.len()).find(|index| open[*index] > 0) {
             diagnostics.push(recursion(functions, &calls, &open, start));
-        } else if let Some(deepest) = (0..functions.len()).find(|index| depth[*index] == MAX_DEPTH) {
-            let message = format!("the calls in {} nest more than {MAX_DEPTH} levels deep", title(&functions[deepest]));
+        } else if let Some(deepest) = (0..functions.len()).find(|index| depth[*index] == MAX_DEPTH)
+        {
+            let message = format!(
+                "the calls in {} nest more than {MAX_DEPTH} levels deep",
+                title(&functions[deepest])
+            );
             diagnostics.push(Diagnostic::error("E0111", functions[deepest].span, message));
         }
         for (index, open) in open.iter().enumerate() {
@@ -67,7 +75,12 @@ impl Calls {
 
 /// Returns the error for a cycle. Every function with unvisited calls calls another such function,
 /// so following these calls from `start` reaches a cycle.
-fn recursion(functions: &[Function], calls: &[Vec<Call>], open: &[usize], start: usize) -> Diagnostic {
+fn recursion(
+    functions: &[Function],
+    calls: &[Vec<Call>],
+    open: &[usize],
+    start: usize,
+) -> Diagnostic {
     /// The maximum number of calls of a cycle that the error shows.
     const SHOWN: usize = 10;
     let next = |index: usize| calls[index].iter().find(|call| open[call.callee] > 0);
@@ -78,7 +91,8 @@ fn recursion(functions: &[Function], calls: &[Vec<Call>], open: &[usize], start:
     while let Some(call) = next(current) {
         spans.push(call.span);
         if let Some(&entry) = places.get(&call.callee) {
-            let names: Vec<String> = path[entry..].iter().map(|index| title(&functions[*index])).collect();
+            let names: Vec<String> =
+                path[entry..].iter().map(|index| title(&functions[*index])).collect();
             let message = match names.as_slice() {
                 [name] => format!("{name} calls itself"),
                 [name, through @ ..] => format!("{name} calls itself through {}", listed(through)),
@@ -123,11 +137,11 @@ impl Program {
         let (mut seen, mut open) = (HashSet::new(), vec![function]);
         while let Some(function) = open.pop() {
             let inputs = function.parameters.iter().flatten().chain(&function.inputs);
-            let mut outermost: Vec<&Expr> = inputs.filter_map(|input| input.default.as_ref()).collect();
+            let mut outermost: Vec<&Expr> =
+                inputs.filter_map(|input| input.default.as_ref()).collect();
             let mut has_state = false;
             statements(&function.body, &mut |statement| {
-                has_state |=
-                    matches!(&statement.kind, StatementKind::Weight(weight) if weight.kind == WeightKind::State);
+                has_state |= matches!(&statement.kind, StatementKind::Weight(weight) if weight.kind == WeightKind::State);
                 outermost.extend(expressions(statement));
             });
             if has_state {
@@ -160,7 +174,8 @@ fn is_elementwise(function: &Function) -> bool {
         elementwise &= matches!(statement.kind, Assign { .. } | For { .. } | If { .. });
     });
     for_each_callee(function, &mut |name| {
-        elementwise &= builtin(&name.name).is_none_or(|builtin| builtin.is_elementwise() || builtin.is_compile_time());
+        elementwise &= builtin(&name.name)
+            .is_none_or(|builtin| builtin.is_elementwise() || builtin.is_compile_time());
     });
     elementwise
 }
@@ -170,7 +185,8 @@ fn is_elementwise(function: &Function) -> bool {
 fn for_each_callee<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f Ident)) {
     let inputs = function.parameters.iter().flatten().chain(&function.inputs);
     let mut own: HashSet<&str> = inputs.clone().map(|input| input.name.name.as_str()).collect();
-    let mut outermost: Vec<&Expr> = inputs.flat_map(|input| [&input.choices, &input.default]).flatten().collect();
+    let mut outermost: Vec<&Expr> =
+        inputs.flat_map(|input| [&input.choices, &input.default]).flatten().collect();
     statements(&function.body, &mut |statement| {
         own.extend(definitions(statement).into_iter().map(|name| name.name.as_str()));
         if let StatementKind::For { variables, .. } = &statement.kind {
@@ -189,7 +205,9 @@ fn for_each_callee<'f>(function: &'f Function, visit: &mut dyn FnMut(&'f Ident))
     while let Some(callee) = callees.pop() {
         match &callee.kind {
             // A function may have the same name as a local tensor.
-            ExprKind::Name(name) if name.capital || !own.contains(name.name.as_str()) => visit(name),
+            ExprKind::Name(name) if name.capital || !own.contains(name.name.as_str()) => {
+                visit(name)
+            }
             ExprKind::List(items) => callees.extend(items),
             _ => {}
         }

@@ -22,8 +22,17 @@ pub(super) fn check(
     diagnostics: &mut Vec<Diagnostic>,
 ) {
     let scope = Scope::new(function);
-    let mut checker =
-        Checker { program, calls, function, all_read, budget, stopped: false, scope, yields: Vec::new(), diagnostics };
+    let mut checker = Checker {
+        program,
+        calls,
+        function,
+        all_read,
+        budget,
+        stopped: false,
+        scope,
+        yields: Vec::new(),
+        diagnostics,
+    };
     checker.header();
     checker.statements(&function.body, false);
     if checker.stopped {
@@ -33,7 +42,8 @@ pub(super) fn check(
     checker.training();
     if checker.scope.is_complete() {
         checker.scope.mark_beside_used(&function.body);
-        let unused: Vec<(&str, Value)> = checker.scope.unused().map(|(name, value)| (name, *value)).collect();
+        let unused: Vec<(&str, Value)> =
+            checker.scope.unused().map(|(name, value)| (name, *value)).collect();
         unused.into_iter().for_each(|(name, value)| checker.unused(name, value));
     }
 }
@@ -76,7 +86,11 @@ impl<'p> Checker<'p, '_> {
     }
 
     /// Returns a suggestion for a wrong name. Only the first errors of a check get one.
-    pub fn suggestion<'a>(&self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    pub fn suggestion<'a>(
+        &self,
+        name: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Option<String> {
         if self.diagnostics.len() < SUGGESTIONS { did_you_mean(name, known) } else { None }
     }
 
@@ -92,13 +106,22 @@ impl<'p> Checker<'p, '_> {
     /// Defines a name that is assigned. The name of a tensor must start with a capital letter.
     pub fn define(&mut self, name: &'p Ident, origin: Origin, known: Known, may_be_size: bool) {
         if !name.capital && (known.nature == Nature::Tensor || origin == Origin::Weight) {
-            let message = format!("`{}` starts with a small letter, so it cannot name a tensor", name.name);
-            self.error(Diagnostic::error("E0115", name.span, message).help(format!("call it `{}`", capitalised(name))));
-        } else if name.capital && matches!(known.nature, Nature::Function { .. } | Nature::Builtin(_)) {
+            let message =
+                format!("`{}` starts with a small letter, so it cannot name a tensor", name.name);
+            self.error(
+                Diagnostic::error("E0115", name.span, message)
+                    .help(format!("call it `{}`", capitalised(name))),
+            );
+        } else if name.capital
+            && matches!(known.nature, Nature::Function { .. } | Nature::Builtin(_))
+        {
             let small = name.name[..1].to_ascii_lowercase() + &name.name[1..];
-            let message = format!("expected a tensor for `{}`, found a function or layer", name.name);
+            let message =
+                format!("expected a tensor for `{}`, found a function or layer", name.name);
             let error = Diagnostic::error("E0115", name.span, message);
-            self.error(error.help(format!("apply it to a tensor, as in `X |> …`, or call it `{small}`")));
+            self.error(
+                error.help(format!("apply it to a tensor, as in `X |> …`, or call it `{small}`")),
+            );
         }
         let value = Value { span: name.span, origin, known, may_be_size, used: false };
         self.scope.define(name, value, self.diagnostics);
@@ -112,11 +135,19 @@ impl<'p> Checker<'p, '_> {
                 let small = name.name[..1].to_ascii_lowercase() + &name.name[1..];
                 let message = format!("the hyper-parameter `{}` starts with a capital", name.name);
                 let error = Diagnostic::error("E0115", name.span, message);
-                self.error(error.help(format!("capitals are for tensors and sizes: call it `{small}`")));
+                self.error(
+                    error.help(format!("capitals are for tensors and sizes: call it `{small}`")),
+                );
             }
             if parameter.name.name == "name" && self.function.kind != FunctionKind::Function {
-                let message = format!("every {} already has a hyper-parameter `name`", self.function.kind.keyword());
-                self.error(Diagnostic::error("E0106", parameter.name.span, message).help("give this one another name"));
+                let message = format!(
+                    "every {} already has a hyper-parameter `name`",
+                    self.function.kind.keyword()
+                );
+                self.error(
+                    Diagnostic::error("E0106", parameter.name.span, message)
+                        .help("give this one another name"),
+                );
             }
             self.input(parameter, Origin::Parameter);
         }
@@ -125,8 +156,14 @@ impl<'p> Checker<'p, '_> {
         }
         for input in &self.function.inputs {
             self.input(input, Origin::Input);
-            for dim in input.dims.iter().flatten().skip(1).filter(|dim| dim.kind == DimKind::Ellipsis) {
-                self.error(Diagnostic::error("E0113", dim.span, "`...` stands for the first axes, so it comes first"));
+            for dim in
+                input.dims.iter().flatten().skip(1).filter(|dim| dim.kind == DimKind::Ellipsis)
+            {
+                self.error(Diagnostic::error(
+                    "E0113",
+                    dim.span,
+                    "`...` stands for the first axes, so it comes first",
+                ));
             }
         }
     }
@@ -134,8 +171,14 @@ impl<'p> Checker<'p, '_> {
     fn input(&mut self, input: &'p Input, origin: Origin) {
         let name = &input.name;
         if let (Some(_), false) = (&input.dims, name.capital) {
-            let message = format!("`{}` starts with a small letter, so it cannot be a tensor with sizes", name.name);
-            self.error(Diagnostic::error("E0115", name.span, message).help(format!("call it `{}`", capitalised(name))));
+            let message = format!(
+                "`{}` starts with a small letter, so it cannot be a tensor with sizes",
+                name.name
+            );
+            self.error(
+                Diagnostic::error("E0115", name.span, message)
+                    .help(format!("call it `{}`", capitalised(name))),
+            );
         }
         if let Some(choices) = &input.choices {
             self.open(choices, Within::Statement);
@@ -150,7 +193,8 @@ impl<'p> Checker<'p, '_> {
             }
             None => {}
         }
-        let dims = input.dims.as_ref().filter(|dims| dims.iter().all(|dim| dim.kind != DimKind::Ellipsis));
+        let dims =
+            input.dims.as_ref().filter(|dims| dims.iter().all(|dim| dim.kind != DimKind::Ellipsis));
         let nature = match name.capital {
             false => Nature::Value,
             true if input.dims.is_some() && input.default.is_none() => Nature::Tensor,
@@ -181,17 +225,27 @@ impl<'p> Checker<'p, '_> {
         self.spend(self.function.inputs.len() / 8, dim.span);
         let inputs = self.function.parameters.iter().flatten().chain(&self.function.inputs);
         if let Some(input) = inputs.into_iter().find(|input| input.name.name == *name) {
-            let error = Diagnostic::error("E0106", dim.span, format!("`{name}` is both an input and a size"));
+            let error = Diagnostic::error(
+                "E0106",
+                dim.span,
+                format!("`{name}` is both an input and a size"),
+            );
             self.error(error.also(input.name.span, "the input"));
         } else if self.scope.get(name).is_none() {
-            let value =
-                Value { span: dim.span, origin: Origin::Size, known: Known::NUMBER, may_be_size: true, used: true };
+            let value = Value {
+                span: dim.span,
+                origin: Origin::Size,
+                known: Known::NUMBER,
+                may_be_size: true,
+                used: true,
+            };
             self.scope.values.insert(name, value);
         }
     }
 
     fn outputs(&mut self) {
-        let has_outputs = !matches!(self.function.kind, FunctionKind::Optimizer | FunctionKind::Train);
+        let has_outputs =
+            !matches!(self.function.kind, FunctionKind::Optimizer | FunctionKind::Train);
         if has_outputs && self.function.outputs.is_empty() {
             let message = format!("this {} has no output", self.function.kind.keyword());
             self.error(Diagnostic::error("E0105", self.function.span, message));
@@ -199,12 +253,23 @@ impl<'p> Checker<'p, '_> {
         let mut seen = HashSet::new();
         for output in &self.function.outputs {
             if !seen.insert(&output.name) {
-                self.error(Diagnostic::error("E0106", output.span, format!("`{}` is an output twice", output.name)));
+                self.error(Diagnostic::error(
+                    "E0106",
+                    output.span,
+                    format!("`{}` is an output twice", output.name),
+                ));
             } else if self.scope.get(&output.name).is_none() && self.scope.is_complete() {
-                let error =
-                    Diagnostic::error("E0105", output.span, format!("the output `{}` is never assigned", output.name));
+                let error = Diagnostic::error(
+                    "E0105",
+                    output.span,
+                    format!("the output `{}` is never assigned", output.name),
+                );
                 let suggestion = self.suggestion(&output.name, self.scope.values.keys().copied());
-                self.error_with(error, suggestion, &format!("assign it, as in `{} = …;`", output.name));
+                self.error_with(
+                    error,
+                    suggestion,
+                    &format!("assign it, as in `{} = …;`", output.name),
+                );
             }
             self.scope.mark_used(&output.name);
         }
@@ -213,7 +278,8 @@ impl<'p> Checker<'p, '_> {
     /// Warns of an unused name. A loss or metric need not use its target.
     pub fn unused(&mut self, name: &str, value: Value) {
         let takes_target = matches!(self.function.kind, FunctionKind::Loss | FunctionKind::Metric);
-        let is_target = takes_target && self.function.inputs.get(1).is_some_and(|target| target.name.name == name);
+        let is_target = takes_target
+            && self.function.inputs.get(1).is_some_and(|target| target.name.name == name);
         let (code, message) = match value.origin {
             Origin::Input if is_target => return,
             Origin::Input => ("W0101", format!("unused input `{name}`")),

@@ -67,14 +67,17 @@ pub fn check_within(path: &str, source: &str, loader: Loader, budget: &Budget) -
             break;
         }
     }
-    if let (Err(exceeded), false) = (budget.check(), diagnostics.iter().any(|diagnostic| diagnostic.code == "E0007")) {
+    if let (Err(exceeded), false) =
+        (budget.check(), diagnostics.iter().any(|diagnostic| diagnostic.code == "E0007"))
+    {
         diagnostics.push(exceeded.at(Span::default()));
     }
     diagnostics.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
     let failed = diagnostics.iter().any(Diagnostic::is_error);
     let end = source.len() as u32;
     // Warnings are dropped if there are errors, since the errors may cause them.
-    let in_file = |diagnostic: &Diagnostic| diagnostic.labels.iter().all(|label| label.span.start <= end);
+    let in_file =
+        |diagnostic: &Diagnostic| diagnostic.labels.iter().all(|label| label.span.start <= end);
     diagnostics.retain(|diagnostic| diagnostic.is_error() || (!failed && in_file(diagnostic)));
     Checked { program: (!failed).then_some(program), diagnostics, sources }
 }

@@ -35,18 +35,32 @@ impl Checker<'_, '_> {
         let span = indices.first().map_or(output.span, |first| first.span);
         let span = sizes.last().or(indices.last()).map_or(span, |last| span.to(last.span));
         if sizes.is_empty() && !indices.is_empty() {
-            let error = Diagnostic::error("E0110", span, format!("missing sizes of the output `{}`", output.name));
-            self.error(error.help(format!("write them after a colon, as in `{}[i, j: M, N]`", output.name)));
+            let error = Diagnostic::error(
+                "E0110",
+                span,
+                format!("missing sizes of the output `{}`", output.name),
+            );
+            self.error(
+                error
+                    .help(format!("write them after a colon, as in `{}[i, j: M, N]`", output.name)),
+            );
         } else if indices.len() != sizes.len() {
-            let count =
-                |number: usize, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
-            let (indices, sizes) = (count(indices.len(), "index", "indices"), count(sizes.len(), "size", "sizes"));
-            let message =
-                format!("expected as many sizes as indices of `{}`, found {indices} and {sizes}", output.name);
+            let count = |number: usize, one: &str, many: &str| {
+                format!("{number} {}", if number == 1 { one } else { many })
+            };
+            let (indices, sizes) =
+                (count(indices.len(), "index", "indices"), count(sizes.len(), "size", "sizes"));
+            let message = format!(
+                "expected as many sizes as indices of `{}`, found {indices} and {sizes}",
+                output.name
+            );
             self.error(Diagnostic::error("E0110", span, message));
         } else if sizes.first().is_some_and(is_ellipsis) != leading {
-            let error =
-                Diagnostic::error("E0113", span, "expected `...` before both the indices and the sizes, or neither");
+            let error = Diagnostic::error(
+                "E0113",
+                span,
+                "expected `...` before both the indices and the sizes, or neither",
+            );
             self.error(error.help("write `O[..., i: ..., N]`"));
         }
         leading
@@ -55,7 +69,11 @@ impl Checker<'_, '_> {
     /// Returns whether `places` start with `...`. Reports an ellipsis at any other position.
     fn leading(&mut self, places: &[Expr]) -> bool {
         for place in places.iter().skip(1).filter(|place| is_ellipsis(place)) {
-            self.error(Diagnostic::error("E0113", place.span, "`...` stands for the first axes, so it comes first"));
+            self.error(Diagnostic::error(
+                "E0113",
+                place.span,
+                "`...` stands for the first axes, so it comes first",
+            ));
         }
         places.first().is_some_and(is_ellipsis)
     }
@@ -100,9 +118,12 @@ impl Checker<'_, '_> {
         // A tensor without indices was already reported.
         let mut is_reported = matches!(contraction.body.kind, ExprKind::Error);
         walk(&contraction.body, &mut |expr| match &expr.kind {
-            ExprKind::Access { tensor, indices } if tensor.capital => accesses.push(indices.first()),
+            ExprKind::Access { tensor, indices } if tensor.capital => {
+                accesses.push(indices.first())
+            }
             ExprKind::Name(name) => {
-                is_reported |= self.scope.get(&name.name).is_some_and(|value| value.known.rank > Some(0));
+                is_reported |=
+                    self.scope.get(&name.name).is_some_and(|value| value.known.rank > Some(0));
             }
             _ => {}
         });
@@ -133,8 +154,12 @@ impl Checker<'_, '_> {
         {
             let most = if leading { "at most " } else { "" };
             let indices = if rank == 1 { "index" } else { "indices" };
-            let message = format!("expected {most}{rank} {indices} for `{}`, found {given}", tensor.name);
-            self.error(Diagnostic::error("E0107", span, message).also(value.span, format!("it has rank {rank}")));
+            let message =
+                format!("expected {most}{rank} {indices} for `{}`, found {given}", tensor.name);
+            self.error(
+                Diagnostic::error("E0107", span, message)
+                    .also(value.span, format!("it has rank {rank}")),
+            );
         }
     }
 
@@ -142,11 +167,14 @@ impl Checker<'_, '_> {
         for index in indices {
             match &index.kind {
                 // A run-time tensor may be an index.
-                ExprKind::Access { tensor, indices } if tensor.capital => self.access(tensor, indices, index.span),
+                ExprKind::Access { tensor, indices } if tensor.capital => {
+                    self.access(tensor, indices, index.span)
+                }
                 ExprKind::Ellipsis => {}
                 ExprKind::Name(name) if !name.capital && self.scope.get(&name.name).is_some() => {
                     self.scope.mark_used(&name.name);
-                    let message = format!("expected an index variable, found the value `{}`", name.name);
+                    let message =
+                        format!("expected an index variable, found the value `{}`", name.name);
                     let error = Diagnostic::error("E0125", name.span, message);
                     let error = match self.scope.get(&name.name) {
                         Some(value) => error.also(value.span, "the value"),
@@ -189,7 +217,9 @@ impl Checker<'_, '_> {
                     .then_some(Degree::Constant);
             }
             ExprKind::Unary { op: UnaryOp::Neg, operand } => return self.degree(operand),
-            ExprKind::Binary { op, left, right } if op.precedence() >= BinaryOp::Add.precedence() => {
+            ExprKind::Binary { op, left, right }
+                if op.precedence() >= BinaryOp::Add.precedence() =>
+            {
                 let (left, right) = (self.degree(left), self.degree(right));
                 let (left, right) = left.zip(right)?;
                 match op {
@@ -212,7 +242,9 @@ impl Checker<'_, '_> {
         };
         self.error(
             Diagnostic::error("E0108", expr.span, format!("this index is not affine: {problem}"))
-                .help("write a sum of index variables with constant factors, as in `2*i + j/2 - 1`"),
+                .help(
+                    "write a sum of index variables with constant factors, as in `2*i + j/2 - 1`",
+                ),
         );
         None
     }
@@ -223,11 +255,16 @@ impl Checker<'_, '_> {
             return false;
         }
         if self.scope.is_new_unknown(&name.name) {
-            let message = format!("`{}` starts with a capital, so it cannot be an index variable", name.name);
+            let message =
+                format!("`{}` starts with a capital, so it cannot be an index variable", name.name);
             let error = Diagnostic::error("E0101", name.span, message);
             let known: Vec<&str> = self.scope.values.keys().copied().collect();
             let suggestion = self.suggestion(&name.name, known);
-            self.error_with(error, suggestion, &format!("call it `{}`", name.name.to_ascii_lowercase()));
+            self.error_with(
+                error,
+                suggestion,
+                &format!("call it `{}`", name.name.to_ascii_lowercase()),
+            );
         }
         true
     }
@@ -287,7 +324,9 @@ impl Checker<'_, '_> {
                     self.value(expr, Within::Statement);
                 }
             },
-            ExprKind::Float(_) => self.error(no_size("expected an integer size, found a number with a decimal point")),
+            ExprKind::Float(_) => {
+                self.error(no_size("expected an integer size, found a number with a decimal point"))
+            }
             ExprKind::List(_) => self.error(no_size("expected a size, found a list")),
             ExprKind::Text(_) => self.error(no_size("expected a size, found a text")),
             ExprKind::Pipe { .. } => self.error(no_size("expected a size, found a pipeline")),
@@ -295,7 +334,10 @@ impl Checker<'_, '_> {
                 self.item(tensor, indices, expr);
             }
             ExprKind::Access { tensor, .. } => {
-                let message = format!("expected a size known at compile time, found an element of `{}`", tensor.name);
+                let message = format!(
+                    "expected a size known at compile time, found an element of `{}`",
+                    tensor.name
+                );
                 self.error(Diagnostic::error("E0117", expr.span, message));
             }
         }
@@ -331,7 +373,9 @@ impl Checker<'_, '_> {
         }
         let place = value.span;
         let message = format!("expected a size, found the tensor `{}`", name.name);
-        self.error(Diagnostic::error("E0117", name.span, message).also(place, "defined here").help(help));
+        self.error(
+            Diagnostic::error("E0117", name.span, message).also(place, "defined here").help(help),
+        );
         false
     }
 }

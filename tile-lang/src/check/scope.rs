@@ -125,7 +125,9 @@ impl<'f> Scope<'f> {
     pub fn define(&mut self, name: &'f Ident, value: Value, diagnostics: &mut Vec<Diagnostic>) {
         if !name.capital && CONSTANTS.contains(&name.name.as_str()) {
             let message = format!("`{}` is a constant of the language", name.name);
-            diagnostics.push(Diagnostic::error("E0106", name.span, message).help("give this one another name"));
+            diagnostics.push(
+                Diagnostic::error("E0106", name.span, message).help("give this one another name"),
+            );
         }
         if value.origin == Origin::Weight {
             self.weights.insert(&name.name);
@@ -136,12 +138,17 @@ impl<'f> Scope<'f> {
             self.values.insert(&name.name, value);
             return;
         };
-        let again = self.free || (self.loops > 0 && matches!(first.origin, Origin::Statement | Origin::Weight));
+        let again = self.free
+            || (self.loops > 0 && matches!(first.origin, Origin::Statement | Origin::Weight));
         let (code, what, first_text) = match (value.origin, first.origin) {
-            (Origin::Input | Origin::Parameter, _) => ("E0106", "is an input twice", "the first one"),
-            (Origin::Variable, _) => {
-                ("E0106", "is defined already, so it cannot be the variable of a loop", "the other value")
+            (Origin::Input | Origin::Parameter, _) => {
+                ("E0106", "is an input twice", "the first one")
             }
+            (Origin::Variable, _) => (
+                "E0106",
+                "is defined already, so it cannot be the variable of a loop",
+                "the other value",
+            ),
             (_, Origin::Size) => ("E0104", "is assigned, but it is a size", "the size"),
             _ if again => {
                 let used = first.used || value.used;
@@ -149,11 +156,18 @@ impl<'f> Scope<'f> {
                 return;
             }
             (_, Origin::Input) => ("E0104", "is assigned, but it is an input", "the input"),
-            (_, Origin::Parameter) => ("E0104", "is assigned, but it is a hyper-parameter", "the hyper-parameter"),
-            (_, Origin::Variable) => ("E0104", "is assigned, but it is the variable of a loop", "the variable"),
-            (_, Origin::Statement | Origin::Weight) => ("E0104", "is assigned twice", "first assigned here"),
+            (_, Origin::Parameter) => {
+                ("E0104", "is assigned, but it is a hyper-parameter", "the hyper-parameter")
+            }
+            (_, Origin::Variable) => {
+                ("E0104", "is assigned, but it is the variable of a loop", "the variable")
+            }
+            (_, Origin::Statement | Origin::Weight) => {
+                ("E0104", "is assigned twice", "first assigned here")
+            }
         };
-        let error = Diagnostic::error(code, name.span, format!("`{}` {what}", name.name)).also(first.span, first_text);
+        let error = Diagnostic::error(code, name.span, format!("`{}` {what}", name.name))
+            .also(first.span, first_text);
         diagnostics.push(match code {
             "E0104" => error.help("give the new value another name"),
             _ => error,
@@ -230,7 +244,9 @@ impl<'f> Scope<'f> {
     pub fn mark_beside_used(&mut self, body: &[Statement]) {
         statements(body, &mut |statement| {
             if let StatementKind::Assign { targets, .. } = &statement.kind
-                && targets.iter().any(|target| self.get(&target.name).is_some_and(|value| value.used))
+                && targets
+                    .iter()
+                    .any(|target| self.get(&target.name).is_some_and(|value| value.used))
             {
                 targets.iter().for_each(|target| self.mark_used(&target.name));
             }
@@ -271,7 +287,8 @@ impl<'f> Scope<'f> {
             let ours = self.values.entry(name).or_insert(theirs);
             ours.used |= theirs.used;
             if ours.known != theirs.known || ours.may_be_size != theirs.may_be_size {
-                let capital = [ours.known, theirs.known].iter().any(|known| known.nature != Nature::Value);
+                let capital =
+                    [ours.known, theirs.known].iter().any(|known| known.nature != Nature::Value);
                 (ours.known, ours.may_be_size) = (Known::of_name(capital), true);
             }
         }

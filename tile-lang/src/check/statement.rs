@@ -1,8 +1,8 @@
 //! Checks statements in order, and blocks.
 
 use crate::ast::{
-    Contraction, Expr, ExprKind, FunctionKind, Ident, Sequence, Statement, StatementKind, Weight, WeightKind,
-    WeightShape,
+    Contraction, Expr, ExprKind, FunctionKind, Ident, Sequence, Statement, StatementKind, Weight,
+    WeightKind, WeightShape,
 };
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{Known, Nature, Origin, Values};
@@ -22,12 +22,18 @@ impl<'p> Checker<'p, '_> {
                 StatementKind::Contraction(contraction) => self.contraction(contraction),
                 StatementKind::Weight(weight) => self.weight(weight, span),
                 StatementKind::Update { target, value } => self.update(target, value, span),
-                StatementKind::For { variables, list, body } => self.unrolled(variables, list, body),
-                StatementKind::If { condition, then, otherwise } => self.branches(condition, then, otherwise),
+                StatementKind::For { variables, list, body } => {
+                    self.unrolled(variables, list, body)
+                }
+                StatementKind::If { condition, then, otherwise } => {
+                    self.branches(condition, then, otherwise)
+                }
                 StatementKind::Scan { sequences, body } => self.scan(sequences, body, span),
                 StatementKind::Call(call) => self.called(call),
                 StatementKind::Adapt { body } => self.adapt(body, span),
-                StatementKind::Yield { target, value } => self.yielded(target, value, span, in_scan),
+                StatementKind::Yield { target, value } => {
+                    self.yielded(target, value, span, in_scan)
+                }
                 StatementKind::Error => {}
             }
         }
@@ -76,9 +82,13 @@ impl<'p> Checker<'p, '_> {
             if let (Some(rank), Some(found)) = (rank, found)
                 && found != rank
             {
-                let message = format!("expected rank {rank} for the default `{}`, found rank {found}", default.name);
+                let message = format!(
+                    "expected rank {rank} for the default `{}`, found rank {found}",
+                    default.name
+                );
                 self.error(
-                    Diagnostic::error("E0107", default.span, message).also(contraction.output.span, "the output"),
+                    Diagnostic::error("E0107", default.span, message)
+                        .also(contraction.output.span, "the output"),
                 );
             }
         }
@@ -89,7 +99,10 @@ impl<'p> Checker<'p, '_> {
     fn needs_layer(&mut self, keyword: &str, span: Span) {
         if self.function.kind == FunctionKind::Function {
             let message = format!("unexpected `{keyword}`: a function has no weights");
-            self.error(Diagnostic::error("E0122", span, message).help("write `layer` instead of `function`"));
+            self.error(
+                Diagnostic::error("E0122", span, message)
+                    .help("write `layer` instead of `function`"),
+            );
         }
     }
 
@@ -107,7 +120,9 @@ impl<'p> Checker<'p, '_> {
         };
         let is_wanted = match nature {
             Some(Nature::Builtin(builtin)) => !matches!(builtin.name, "error" | "assert_"),
-            Some(Nature::Function { index, .. }) => !self.program.all_functions()[index].outputs.is_empty(),
+            Some(Nature::Function { index, .. }) => {
+                !self.program.all_functions()[index].outputs.is_empty()
+            }
             _ => false,
         };
         if is_wanted {
@@ -134,11 +149,15 @@ impl<'p> Checker<'p, '_> {
 
     fn weight(&mut self, weight: &'p Weight, span: Span) {
         self.needs_layer(weight.kind.keyword(), span);
-        if let (WeightKind::Param, FunctionKind::Optimizer | FunctionKind::Metric) = (weight.kind, self.function.kind) {
+        if let (WeightKind::Param, FunctionKind::Optimizer | FunctionKind::Metric) =
+            (weight.kind, self.function.kind)
+        {
             let (name, kind) = (&weight.name.name, self.function.kind.keyword());
             let message = format!("unexpected `param` in this {kind}: nothing trains it");
             let error = Diagnostic::error("E0122", span, message);
-            self.error(error.help(format!("write `state {name}` for a value that is kept, and changed by `update`")));
+            self.error(error.help(format!(
+                "write `state {name}` for a value that is kept, and changed by `update`"
+            )));
         }
         match &weight.shape {
             WeightShape::Sizes(sizes) => sizes.iter().for_each(|size| self.weight_size(size)),
@@ -147,7 +166,9 @@ impl<'p> Checker<'p, '_> {
         if let ExprKind::Int(_) | ExprKind::Float(_) = weight.initializer.kind {
             let span = weight.initializer.span;
             let error = Diagnostic::error("E0130", span, "expected an initializer, found a number");
-            self.error(error.help("write `zeros()`, or `constant(0.5)` for this number everywhere"));
+            self.error(
+                error.help("write `zeros()`, or `constant(0.5)` for this number everywhere"),
+            );
         } else {
             self.applied(Known::VALUE, &weight.initializer, Within::Statement);
         }
@@ -157,9 +178,12 @@ impl<'p> Checker<'p, '_> {
         if let Some(constraint) = &weight.constraint {
             self.applied(Known::tensor(None), constraint, Within::Statement);
             if weight.kind == WeightKind::State {
-                let message = format!("unexpected `constraint` of the state `{}`", weight.name.name);
+                let message =
+                    format!("unexpected `constraint` of the state `{}`", weight.name.name);
                 let error = Diagnostic::error("E0122", constraint.span, message);
-                self.error(error.help("no optimizer changes a state: constrain the value of its `update`"));
+                self.error(
+                    error.help("no optimizer changes a state: constrain the value of its `update`"),
+                );
             }
         }
         if let Some(condition) = &weight.condition {
@@ -170,7 +194,12 @@ impl<'p> Checker<'p, '_> {
         }
         // An expression that may be a list stands for any number of sizes.
         let WeightShape::Sizes(sizes) = &weight.shape else {
-            return self.define(&weight.name, Origin::Weight, Known::tensor(None), weight.condition.is_some());
+            return self.define(
+                &weight.name,
+                Origin::Weight,
+                Known::tensor(None),
+                weight.condition.is_some(),
+            );
         };
         let listed = sizes.iter().any(|size| {
             !matches!(&size.kind, ExprKind::Int(_) | ExprKind::Binary { .. })
@@ -178,7 +207,12 @@ impl<'p> Checker<'p, '_> {
         });
         let rank = (!listed && weight.condition.is_none()).then_some(sizes.len());
         let nature = if weight.condition.is_none() { Nature::Tensor } else { Nature::Any };
-        self.define(&weight.name, Origin::Weight, Known { rank, nature }, weight.condition.is_some());
+        self.define(
+            &weight.name,
+            Origin::Weight,
+            Known { rank, nature },
+            weight.condition.is_some(),
+        );
     }
 
     fn weight_size(&mut self, size: &'p Expr) {
@@ -196,7 +230,10 @@ impl<'p> Checker<'p, '_> {
         self.value(value, Within::Statement);
         let is_trained = self.function.kind == FunctionKind::Optimizer
             && self.function.inputs.first().is_some_and(|input| input.name.name == target.name);
-        if !is_trained && !self.scope.weights.contains(target.name.as_str()) && self.scope.is_complete() {
+        if !is_trained
+            && !self.scope.weights.contains(target.name.as_str())
+            && self.scope.is_complete()
+        {
             let message = format!("unknown state `{}`", target.name);
             let suggestion = self.suggestion(&target.name, self.scope.weights.iter().copied());
             let help = "declare it first, as in `state Mean[C] = zeros();`";
@@ -209,7 +246,9 @@ impl<'p> Checker<'p, '_> {
         let known = self.value(list, Within::Statement);
         if known.nature == Nature::Tensor {
             let error = Diagnostic::error("E0131", list.span, "expected a list, found a tensor");
-            self.error(error.help("to go along an axis of a tensor, write `scan X in T along 0 { … }`"));
+            self.error(
+                error.help("to go along an axis of a tensor, write `scan X in T along 0 { … }`"),
+            );
         }
         self.looped(variables.iter().map(|variable| (variable, None)), body, false);
     }
@@ -307,13 +346,20 @@ impl<'p> Checker<'p, '_> {
     fn yielded(&mut self, target: &'p Ident, value: &'p Expr, span: Span, in_scan: bool) {
         let known = self.value(value, Within::Statement);
         if !in_scan {
-            let error = Diagnostic::error("E0124", span, "unexpected `yield` outside the body of a `scan`");
-            self.error(error.help("a scan yields at every step: put it into the body itself, outside inner blocks"));
+            let error =
+                Diagnostic::error("E0124", span, "unexpected `yield` outside the body of a `scan`");
+            self.error(error.help(
+                "a scan yields at every step: put it into the body itself, outside inner blocks",
+            ));
             return;
         }
         self.spend(self.yields.len() / 8, span);
         if let Some((first, _)) = self.yields.iter().find(|(first, _)| first.name == target.name) {
-            let error = Diagnostic::error("E0104", target.span, format!("`{}` is yielded twice", target.name));
+            let error = Diagnostic::error(
+                "E0104",
+                target.span,
+                format!("`{}` is yielded twice", target.name),
+            );
             self.error(error.also(first.span, "first yielded here"));
             return;
         }

@@ -32,7 +32,8 @@ impl Checker<'_, '_> {
         };
         let keyword = function.kind.keyword();
         if !expected.contains(&function.inputs.len()) {
-            let message = format!("expected 2 inputs of this {keyword}, found {}", function.inputs.len());
+            let message =
+                format!("expected 2 inputs of this {keyword}, found {}", function.inputs.len());
             self.error(Diagnostic::error("E0132", function.place(), message).help(wanted));
         }
     }
@@ -41,9 +42,15 @@ impl Checker<'_, '_> {
     fn settings(&mut self) {
         if let Some(name) = &self.function.name {
             let model = self.program.callee_index(&name.name, self.function);
-            let is_model = model.is_some_and(|index| self.program.all_functions()[index].kind == FunctionKind::Model);
+            let is_model = model.is_some_and(|index| {
+                self.program.all_functions()[index].kind == FunctionKind::Model
+            });
             if !is_model && self.all_read {
-                let models = self.program.written_functions().iter().filter(|other| other.kind == FunctionKind::Model);
+                let models = self
+                    .program
+                    .written_functions()
+                    .iter()
+                    .filter(|other| other.kind == FunctionKind::Model);
                 let names = models.filter_map(|model| Some(model.name.as_ref()?.name.as_str()));
                 let suggestion = self.suggestion(&name.name, names);
                 self.error_with(
@@ -55,9 +62,12 @@ impl Checker<'_, '_> {
         }
         SETTINGS.iter().for_each(|name| self.scope.mark_used(name));
         let unused: Vec<_> = self.scope.unused().map(|(name, value)| (name, *value)).collect();
-        for (name, value) in unused.into_iter().filter(|(_, value)| value.origin == Origin::Statement) {
+        for (name, value) in
+            unused.into_iter().filter(|(_, value)| value.origin == Origin::Statement)
+        {
             let error = Diagnostic::error("E0134", value.span, format!("unknown setting `{name}`"));
-            let suggestion = setting_help(name).map(str::to_owned).or_else(|| self.suggestion(name, SETTINGS));
+            let suggestion =
+                setting_help(name).map(str::to_owned).or_else(|| self.suggestion(name, SETTINGS));
             self.error_with(error, suggestion, &format!("the settings are {}", listed(&SETTINGS)));
             self.scope.mark_used(name);
         }

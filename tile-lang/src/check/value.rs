@@ -16,15 +16,17 @@ impl<'p> Checker<'p, '_> {
     /// (`padding = same`), and a function may be a value.
     pub fn open(&mut self, expr: &Expr, within: Within) -> Known {
         match &expr.kind {
-            ExprKind::Name(name) if self.scope.get(&name.name).is_none() => match self.callable(name) {
-                Some(nature) => Known { rank: None, nature },
-                None if name.capital => {
-                    let names = self.program.callable_names();
-                    self.scope.lookup(name, names, self.diagnostics);
-                    Known::ANY
+            ExprKind::Name(name) if self.scope.get(&name.name).is_none() => {
+                match self.callable(name) {
+                    Some(nature) => Known { rank: None, nature },
+                    None if name.capital => {
+                        let names = self.program.callable_names();
+                        self.scope.lookup(name, names, self.diagnostics);
+                        Known::ANY
+                    }
+                    None => Known::VALUE,
                 }
-                None => Known::VALUE,
-            },
+            }
             ExprKind::Text(_) => Known::VALUE,
             ExprKind::Conditional { condition, then, otherwise: Some(otherwise) } => {
                 let condition = self.value(condition, within);
@@ -40,7 +42,11 @@ impl<'p> Checker<'p, '_> {
         match &expr.kind {
             ExprKind::Int(_) | ExprKind::Float(_) => Known::NUMBER,
             ExprKind::Text(_) => {
-                self.error(Diagnostic::error("E0130", expr.span, "expected a number, tensor or list, found a text"));
+                self.error(Diagnostic::error(
+                    "E0130",
+                    expr.span,
+                    "expected a number, tensor or list, found a text",
+                ));
                 Known::VALUE
             }
             ExprKind::Name(name) => self.name(name, within),
@@ -53,7 +59,8 @@ impl<'p> Checker<'p, '_> {
             ExprKind::List(items) => {
                 let natures = items.iter().map(|item| self.open(item, within).nature);
                 let natures: Vec<Nature> = natures.collect();
-                let known = natures.iter().all(|nature| !matches!(nature, Nature::Any | Nature::Tensor));
+                let known =
+                    natures.iter().all(|nature| !matches!(nature, Nature::Any | Nature::Tensor));
                 if known { Known::VALUE } else { Known::ANY }
             }
             ExprKind::Unary { operand, .. } => {
@@ -79,7 +86,8 @@ impl<'p> Checker<'p, '_> {
                 broadcast(&known)
             }
             ExprKind::Conditional { condition, then, otherwise } => {
-                let is_equality = matches!(condition.kind, ExprKind::Binary { op: BinaryOp::Eq, .. });
+                let is_equality =
+                    matches!(condition.kind, ExprKind::Binary { op: BinaryOp::Eq, .. });
                 let (condition, then) = (self.value(condition, within), self.value(then, within));
                 let Some(otherwise) = otherwise else {
                     if !is_equality {
@@ -111,7 +119,8 @@ impl<'p> Checker<'p, '_> {
         match &expr.kind {
             // An unknown capital name was already reported.
             ExprKind::Name(name)
-                if self.scope.get(&name.name).is_none() && (!name.capital || self.callable(name).is_some()) =>
+                if self.scope.get(&name.name).is_none()
+                    && (!name.capital || self.callable(name).is_some()) =>
             {
                 self.name(name, within);
             }
@@ -141,8 +150,9 @@ impl<'p> Checker<'p, '_> {
         let Some(value) = self.lookup(name) else { return Known::ANY };
         if let (Some(rank @ 1..), Within::Contraction) = (value.known.rank, within) {
             let message = format!("missing indices of `{}`, which has rank {rank}", name.name);
-            let indices =
-                ["i", "j", "k", "l", "m", "n"].get(..rank).map_or("i, …".to_owned(), |names| names.join(", "));
+            let indices = ["i", "j", "k", "l", "m", "n"]
+                .get(..rank)
+                .map_or("i, …".to_owned(), |names| names.join(", "));
             let help = format!("inside a contraction, write `{}[{indices}]`", name.name);
             self.error(Diagnostic::error("E0107", name.span, message).help(help));
         }
@@ -154,15 +164,16 @@ impl<'p> Checker<'p, '_> {
         if !self.scope.is_complete() {
             return;
         }
-        let suggestion = self.suggestion(&name.name, self.scope.values.keys().copied().chain(CONSTANTS));
+        let suggestion =
+            self.suggestion(&name.name, self.scope.values.keys().copied().chain(CONSTANTS));
         if self.is_v0() || within == Within::Contraction {
             let message = format!("expected a value, found the index variable `{}`", name.name);
-            let help =
-                "names of tensors start with a capital; `index(X, axis)` has the index of each element along an axis";
+            let help = "names of tensors start with a capital; `index(X, axis)` has the index of each element along an axis";
             self.error_with(Diagnostic::error("E0109", name.span, message), suggestion, help);
         } else {
             let message = format!("unknown value `{}`", name.name);
-            let help = "an undefined small name is a symbol, which can only be passed on or compared";
+            let help =
+                "an undefined small name is a symbol, which can only be passed on or compared";
             self.error_with(Diagnostic::error("E0109", name.span, message), suggestion, help);
         }
     }
@@ -171,7 +182,9 @@ impl<'p> Checker<'p, '_> {
     fn element(&mut self, tensor: &Ident, indices: &[Expr], expr: &Expr, within: Within) -> Known {
         let known = self.scope.get(&tensor.name).map(|value| value.known);
         let listed = match known {
-            Some(known) => within == Within::Statement && known.nature == Nature::Any && known.rank.is_none(),
+            Some(known) => {
+                within == Within::Statement && known.nature == Nature::Any && known.rank.is_none()
+            }
             None => false,
         };
         if !tensor.capital || (listed && !self.is_v0()) {
@@ -196,13 +209,20 @@ impl<'p> Checker<'p, '_> {
             && value.known.nature == Nature::Value
             && value.known.rank.is_some()
         {
-            let error =
-                Diagnostic::error("E0130", list.span, format!("expected a list, found the number `{}`", list.name));
+            let error = Diagnostic::error(
+                "E0130",
+                list.span,
+                format!("expected a list, found the number `{}`", list.name),
+            );
             self.error(error.also(value.span, "defined here"));
         }
         if indices.len() != 1 {
-            let message = format!("expected 1 index for the list `{}`, found {}", list.name, indices.len());
-            self.error(Diagnostic::error("E0107", expr.span, message).help("give an item that is a list a name first"));
+            let message =
+                format!("expected 1 index for the list `{}`, found {}", list.name, indices.len());
+            self.error(
+                Diagnostic::error("E0107", expr.span, message)
+                    .help("give an item that is a list a name first"),
+            );
         }
         for index in indices {
             if self.value(index, Within::Statement).nature == Nature::Tensor {
@@ -228,10 +248,13 @@ impl<'p> Checker<'p, '_> {
             },
             ExprKind::Unary { operand, .. } => self.may_be_size(operand),
             ExprKind::Binary { op: BinaryOp::Eq | BinaryOp::Ne, left, right } => {
-                let symbol = |expr: &Expr| matches!(expr.kind, ExprKind::Text(_) | ExprKind::Name(_));
+                let symbol =
+                    |expr: &Expr| matches!(expr.kind, ExprKind::Text(_) | ExprKind::Name(_));
                 [left, right].iter().all(|side| self.may_be_size(side) || symbol(side))
             }
-            ExprKind::Binary { left, right, .. } => self.may_be_size(left) && self.may_be_size(right),
+            ExprKind::Binary { left, right, .. } => {
+                self.may_be_size(left) && self.may_be_size(right)
+            }
             ExprKind::Conditional { condition, then, otherwise } => {
                 self.may_be_size(condition)
                     && self.may_be_size(then)
@@ -243,9 +266,14 @@ impl<'p> Checker<'p, '_> {
                     match self.program.callee(&name.name, self.function) {
                         Some(Callee::Builtin(builtin)) if builtin.is_compile_time() => true,
                         Some(Callee::Builtin(builtin)) => {
-                            builtin.is_size() && arguments.iter().all(|argument| self.may_be_size(&argument.value))
+                            builtin.is_size()
+                                && arguments
+                                    .iter()
+                                    .all(|argument| self.may_be_size(&argument.value))
                         }
-                        Some(Callee::Function(function)) => function.outputs.iter().all(|output| !output.capital),
+                        Some(Callee::Function(function)) => {
+                            function.outputs.iter().all(|output| !output.capital)
+                        }
                         None => false,
                     }
                 }
@@ -254,7 +282,9 @@ impl<'p> Checker<'p, '_> {
             // The error was already reported.
             ExprKind::Error => true,
             ExprKind::Pipe { .. } => !self.is_v0(),
-            ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::List(_) | ExprKind::Ellipsis => false,
+            ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::List(_) | ExprKind::Ellipsis => {
+                false
+            }
         }
     }
 }

@@ -43,9 +43,9 @@ pub(super) fn statements<'s>(body: &'s [Statement], visit: &mut dyn FnMut(&'s St
     for statement in body {
         visit(statement);
         match &statement.kind {
-            StatementKind::For { body, .. } | StatementKind::Scan { body, .. } | StatementKind::Adapt { body } => {
-                statements(body, visit)
-            }
+            StatementKind::For { body, .. }
+            | StatementKind::Scan { body, .. }
+            | StatementKind::Adapt { body } => statements(body, visit),
             StatementKind::If { then, otherwise, .. } => {
                 statements(then, visit);
                 statements(otherwise, visit);
@@ -65,11 +65,14 @@ pub(super) fn expressions(statement: &Statement) -> Vec<&Expr> {
         | StatementKind::For { list: value, .. }
         | StatementKind::If { condition: value, .. } => vec![value],
         StatementKind::Contraction(Contraction { indices, sizes, body, constraints, .. }) => {
-            let constraints = constraints.iter().flat_map(|constraint| [&constraint.poly, &constraint.bound]);
+            let constraints =
+                constraints.iter().flat_map(|constraint| [&constraint.poly, &constraint.bound]);
             indices.iter().chain(sizes).chain([body]).chain(constraints).collect()
         }
         StatementKind::Weight(weight) => {
-            let Weight { shape, initializer, regularizer, constraint, condition, otherwise, .. } = &**weight;
+            let Weight {
+                shape, initializer, regularizer, constraint, condition, otherwise, ..
+            } = &**weight;
             let rest = [regularizer, constraint, condition, otherwise].into_iter().flatten();
             shape.exprs().iter().chain([initializer]).chain(rest).collect()
         }

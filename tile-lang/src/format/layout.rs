@@ -38,7 +38,12 @@ impl Layout {
     /// Returns `open content close`, with the content indented if it breaks.
     pub fn bracketed(open: impl Into<String>, mut content: Vec<Layout>, close: &str) -> Layout {
         content.insert(0, Layout::Break);
-        Layout::Group(vec![Layout::text(open), Layout::Nested(content), Layout::Break, Layout::text(close)])
+        Layout::Group(vec![
+            Layout::text(open),
+            Layout::Nested(content),
+            Layout::Break,
+            Layout::text(close),
+        ])
     }
 
     /// Returns the text on one line.
@@ -82,8 +87,12 @@ impl Layout {
                 text.push_str(&" ".repeat(indent));
             }
             Layout::Text(_) | Layout::Line | Layout::Break => self.write_flat(text),
-            Layout::Joined(parts) => parts.iter().for_each(|part| part.write_broken(text, indent, broken)),
-            Layout::Nested(parts) => parts.iter().for_each(|part| part.write_broken(text, indent + INDENT, broken)),
+            Layout::Joined(parts) => {
+                parts.iter().for_each(|part| part.write_broken(text, indent, broken))
+            }
+            Layout::Nested(parts) => {
+                parts.iter().for_each(|part| part.write_broken(text, indent + INDENT, broken))
+            }
             Layout::Group(parts) => {
                 let column = text.len() - text.rfind('\n').map_or(0, |end| end + 1);
                 // Leaves one column for the `;` or `,` that usually follows.

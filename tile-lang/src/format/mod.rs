@@ -43,15 +43,20 @@ fn format_parsed(source: &str, parsed: &Parsed) -> String {
         blank: Blank::Never,
     };
     let imports = parsed.file.imports.iter().map(|import| (import.span, Item::Import(import)));
-    let functions = parsed.file.functions.iter().map(|function| (function.span, Item::Function(function)));
+    let functions =
+        parsed.file.functions.iter().map(|function| (function.span, Item::Function(function)));
     let aliases = parsed.file.aliases.iter().map(|alias| (alias.span, Item::Alias(alias)));
     let mut items: Vec<(Span, Item)> = imports.chain(aliases).chain(functions).collect();
     items.sort_by_key(|(span, _)| *span);
     let nexts = items.iter().skip(1).map(|(next, _)| next.start).chain([u32::MAX]);
     for ((_, item), next) in items.iter().zip(nexts) {
         match item {
-            Item::Import(import) => printer.line(import.span, &format!("import \"{}\";", import.path), next),
-            Item::Alias(alias) => printer.line(alias.span, &format!("{} = {};", alias.name, alias.target), next),
+            Item::Import(import) => {
+                printer.line(import.span, &format!("import \"{}\";", import.path), next)
+            }
+            Item::Alias(alias) => {
+                printer.line(alias.span, &format!("{} = {};", alias.name, alias.target), next)
+            }
             Item::Function(function) => printer.function(function, next),
         }
     }
@@ -137,7 +142,13 @@ impl<'s> Printer<'s> {
     }
 
     /// Returns a header and its block as one line, if they fit and the source has them on one line.
-    fn one_line(&self, header: &Layout, body: &[Statement], block: Span, indent: usize) -> Option<String> {
+    fn one_line(
+        &self,
+        header: &Layout,
+        body: &[Statement],
+        block: Span,
+        indent: usize,
+    ) -> Option<String> {
         let line = match body {
             [] => format!("{} {{}}", header.flat()),
             [statement] if !statement.kind.has_block() => {
@@ -162,23 +173,44 @@ impl<'s> Printer<'s> {
     }
 
     fn statement(&mut self, statement: &Statement, next: u32, indent: usize) {
-        let end =
-            if statement.kind.has_block() { self.block_after(statement.span.start).start } else { statement.span.end };
+        let end = if statement.kind.has_block() {
+            self.block_after(statement.span.start).start
+        } else {
+            statement.span.end
+        };
         self.comments_before(statement.span.start, indent);
         self.comments_within(statement.span, end, indent);
         self.start_line(statement.span, indent);
         match &statement.kind {
             StatementKind::For { variables, list, body } => {
-                self.compound(statement.span.start, &self.syntax.for_header(variables, list), body, &[], indent);
+                self.compound(
+                    statement.span.start,
+                    &self.syntax.for_header(variables, list),
+                    body,
+                    &[],
+                    indent,
+                );
             }
             StatementKind::Scan { sequences, body } => {
-                self.compound(statement.span.start, &self.syntax.scan_header(sequences), body, &[], indent);
+                self.compound(
+                    statement.span.start,
+                    &self.syntax.scan_header(sequences),
+                    body,
+                    &[],
+                    indent,
+                );
             }
             StatementKind::Adapt { body } => {
                 self.compound(statement.span.start, &Layout::text("adapt"), body, &[], indent);
             }
             StatementKind::If { condition, then, otherwise } => {
-                self.compound(statement.span.start, &self.syntax.if_header(condition), then, otherwise, indent);
+                self.compound(
+                    statement.span.start,
+                    &self.syntax.if_header(condition),
+                    then,
+                    otherwise,
+                    indent,
+                );
             }
             _ => self.syntax.statement(statement).write(&mut self.text, indent),
         }
@@ -187,7 +219,14 @@ impl<'s> Printer<'s> {
 
     /// Prints a statement with a block. The statement starts at `start`. Comments before an `else`
     /// move into its block.
-    fn compound(&mut self, start: u32, header: &Layout, body: &[Statement], otherwise: &[Statement], indent: usize) {
+    fn compound(
+        &mut self,
+        start: u32,
+        header: &Layout,
+        body: &[Statement],
+        otherwise: &[Statement],
+        indent: usize,
+    ) {
         let block = self.block_after(start);
         if otherwise.is_empty()
             && let Some(line) = self.one_line(header, body, block, indent)
@@ -207,7 +246,13 @@ impl<'s> Printer<'s> {
                 if span.start < block.start =>
             {
                 self.text.push(' ');
-                self.compound(span.start, &self.syntax.if_header(condition), then, otherwise, indent);
+                self.compound(
+                    span.start,
+                    &self.syntax.if_header(condition),
+                    then,
+                    otherwise,
+                    indent,
+                );
             }
             _ => self.block(otherwise, block, indent),
         }
@@ -215,7 +260,10 @@ impl<'s> Printer<'s> {
 
     /// Returns the first block that starts at or after `position`.
     fn block_after(&self, position: u32) -> Span {
-        self.blocks.get(self.blocks.partition_point(|block| block.start < position)).copied().unwrap_or_default()
+        self.blocks
+            .get(self.blocks.partition_point(|block| block.start < position))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Prints the comments that start before a position, each on its own line.
@@ -245,7 +293,9 @@ impl<'s> Printer<'s> {
         let source = self.source;
         let on_line = |comment: Span| {
             comment.start < next
-                && source.get(end as usize..comment.start as usize).is_some_and(|between| !between.contains('\n'))
+                && source
+                    .get(end as usize..comment.start as usize)
+                    .is_some_and(|between| !between.contains('\n'))
         };
         if let Some(comment) = self.next_comment(on_line) {
             self.text.push(' ');

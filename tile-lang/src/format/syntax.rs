@@ -1,8 +1,8 @@
 //! Builds the layouts of the parts of a program, with minimal parentheses.
 
 use crate::ast::{
-    Argument, Attribute, BinaryOp, Constraint, Contraction, Expr, ExprKind, Function, FunctionKind, Ident, Input,
-    Sequence, Statement, StatementKind, Weight, WeightShape,
+    Argument, Attribute, BinaryOp, Constraint, Contraction, Expr, ExprKind, Function, FunctionKind,
+    Ident, Input, Sequence, Statement, StatementKind, Weight, WeightShape,
 };
 use crate::format::layout::Layout;
 
@@ -39,9 +39,11 @@ impl Syntax<'_> {
         // The first list breaks first if the header is too long.
         match &function.parameters {
             None => self.inputs(start, &function.inputs, outputs),
-            Some(parameters) => {
-                self.inputs(start, parameters, self.inputs(")(".to_string(), &function.inputs, outputs))
-            }
+            Some(parameters) => self.inputs(
+                start,
+                parameters,
+                self.inputs(")(".to_string(), &function.inputs, outputs),
+            ),
         }
     }
 
@@ -92,14 +94,24 @@ impl Syntax<'_> {
         if statement.attributes.is_empty() {
             return body;
         }
-        let attributes = statement.attributes.iter().map(|attribute| self.attribute(attribute)).collect();
-        Layout::Group(vec![Layout::bracketed("[[", Layout::list(attributes), "]]"), Layout::Line, body])
+        let attributes =
+            statement.attributes.iter().map(|attribute| self.attribute(attribute)).collect();
+        Layout::Group(vec![
+            Layout::bracketed("[[", Layout::list(attributes), "]]"),
+            Layout::Line,
+            body,
+        ])
     }
 
     /// Lays out `for x in list`.
     pub fn for_header(&self, variables: &[Ident], list: &Expr) -> Layout {
         let variables = Layout::Group(vec![Layout::Nested(names(variables))]);
-        Layout::Joined(vec![Layout::text("for "), variables, Layout::text(" in "), self.value(list)])
+        Layout::Joined(vec![
+            Layout::text("for "),
+            variables,
+            Layout::text(" in "),
+            self.value(list),
+        ])
     }
 
     /// Lays out `if condition`.
@@ -111,29 +123,55 @@ impl Syntax<'_> {
     pub fn scan_header(&self, sequences: &[Sequence]) -> Layout {
         let sequences = sequences.iter().map(|Sequence { variable, tensor, axis }| {
             let (tensor, axis) = (self.value(tensor), self.value(axis));
-            Layout::Joined(vec![Layout::text(format!("{variable} in ")), tensor, Layout::text(" along "), axis])
+            Layout::Joined(vec![
+                Layout::text(format!("{variable} in ")),
+                tensor,
+                Layout::text(" along "),
+                axis,
+            ])
         });
-        Layout::Group(vec![Layout::text("scan "), Layout::Nested(Layout::list(sequences.collect()))])
+        Layout::Group(vec![
+            Layout::text("scan "),
+            Layout::Nested(Layout::list(sequences.collect())),
+        ])
     }
 
     /// Lays out a weight without its `;`:
     /// `param name[sizes] = initializer regularizer = … constraint = … if condition else otherwise`
     fn weight(&self, weight: &Weight) -> Layout {
-        let Weight { kind, name, shape, initializer, regularizer, constraint, condition, otherwise } = weight;
+        let Weight {
+            kind,
+            name,
+            shape,
+            initializer,
+            regularizer,
+            constraint,
+            condition,
+            otherwise,
+        } = weight;
         let name = match shape {
-            WeightShape::Sizes(sizes) => {
-                Layout::bracketed(format!("{} {name}[", kind.keyword()), self.list(sizes, Within::Value), "]")
-            }
-            WeightShape::Like(tensor) => {
-                Layout::Joined(vec![Layout::text(format!("{} {name} like ", kind.keyword())), self.value(tensor)])
-            }
+            WeightShape::Sizes(sizes) => Layout::bracketed(
+                format!("{} {name}[", kind.keyword()),
+                self.list(sizes, Within::Value),
+                "]",
+            ),
+            WeightShape::Like(tensor) => Layout::Joined(vec![
+                Layout::text(format!("{} {name} like ", kind.keyword())),
+                self.value(tensor),
+            ]),
         };
         let initializer = Layout::Nested(vec![Layout::Line, self.value(initializer)]);
         let main = Layout::Group(vec![name, Layout::text(" ="), initializer]);
         let mut tail = Vec::new();
-        let suffixes =
-            [("regularizer = ", regularizer), ("constraint = ", constraint), ("if ", condition), ("else ", otherwise)];
-        for (word, value) in suffixes.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?))) {
+        let suffixes = [
+            ("regularizer = ", regularizer),
+            ("constraint = ", constraint),
+            ("if ", condition),
+            ("else ", otherwise),
+        ];
+        for (word, value) in
+            suffixes.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?)))
+        {
             tail.extend([Layout::Line, Layout::text(word), self.value(value)]);
         }
         Layout::Group(vec![main, Layout::Nested(tail)])
@@ -148,13 +186,27 @@ impl Syntax<'_> {
     }
 
     fn contraction(&self, contraction: &Contraction) -> Layout {
-        let Contraction { output, indices, sizes, aggregation, body, constraints, default, no_defract } = contraction;
+        let Contraction {
+            output,
+            indices,
+            sizes,
+            aggregation,
+            body,
+            constraints,
+            default,
+            no_defract,
+        } = contraction;
         let mut places = vec![Layout::Group(self.list(indices, Within::Index))];
         if !sizes.is_empty() {
-            places.extend([Layout::text(":"), Layout::Line, Layout::Group(self.list(sizes, Within::Value))]);
+            places.extend([
+                Layout::text(":"),
+                Layout::Line,
+                Layout::Group(self.list(sizes, Within::Value)),
+            ]);
         }
         let constraints = constraints.iter().map(|Constraint { poly, bound }| {
-            let (poly, bound) = (self.operand(poly, SHIFT, Within::Index), self.expr(bound, Within::Value));
+            let (poly, bound) =
+                (self.operand(poly, SHIFT, Within::Index), self.expr(bound, Within::Value));
             Layout::Joined(vec![poly, Layout::text(" < "), bound])
         });
         let constraints: Vec<Layout> = constraints.collect();
@@ -175,7 +227,11 @@ impl Syntax<'_> {
         let aggregation = format!("{}(", aggregation.symbol());
         let body = Layout::bracketed(aggregation, vec![self.expr(body, Within::Value)], ")");
         let output = Layout::bracketed(format!("{output}["), places, "]");
-        let main = Layout::Group(vec![output, Layout::text(" ="), Layout::Nested(vec![Layout::Line, body])]);
+        let main = Layout::Group(vec![
+            output,
+            Layout::text(" ="),
+            Layout::Nested(vec![Layout::Line, body]),
+        ]);
         if tail.is_empty() {
             return main;
         }
@@ -193,35 +249,50 @@ impl Syntax<'_> {
     fn expr(&self, expr: &Expr, within: Within) -> Layout {
         match &expr.kind {
             // Kept as written, since the digits carry information (`1e-3`).
-            ExprKind::Float(_) => Layout::text(&self.source[expr.span.start as usize..expr.span.end as usize]),
+            ExprKind::Float(_) => {
+                Layout::text(&self.source[expr.span.start as usize..expr.span.end as usize])
+            }
             ExprKind::Access { tensor, indices } => {
                 Layout::bracketed(format!("{tensor}["), self.list(indices, Within::Index), "]")
             }
             ExprKind::Call { callee, arguments } => {
                 let arguments = arguments.iter().map(|Argument { name, value }| match name {
-                    Some(name) => Layout::Joined(vec![Layout::text(format!("{name} = ")), self.expr(value, within)]),
+                    Some(name) => Layout::Joined(vec![
+                        Layout::text(format!("{name} = ")),
+                        self.expr(value, within),
+                    ]),
                     None => self.expr(value, within),
                 });
                 let arguments = Layout::list(arguments.collect());
-                Layout::Joined(vec![self.expr(callee, within), Layout::bracketed("(", arguments, ")")])
+                Layout::Joined(vec![
+                    self.expr(callee, within),
+                    Layout::bracketed("(", arguments, ")"),
+                ])
             }
             ExprKind::Pipe { input, callee } => self.pipe(input, callee, within),
             ExprKind::List(items) => Layout::bracketed("[", self.list(items, within), "]"),
-            ExprKind::Unary { op, operand } => {
-                Layout::Joined(vec![Layout::text(op.symbol()), self.operand(operand, UNARY, within)])
-            }
+            ExprKind::Unary { op, operand } => Layout::Joined(vec![
+                Layout::text(op.symbol()),
+                self.operand(operand, UNARY, within),
+            ]),
             ExprKind::Binary { op, left, right } => self.binary(*op, left, right, within),
             ExprKind::Conditional { condition, then, otherwise } => {
                 let part = |sign: &str, expr: &Expr| {
-                    Layout::Joined(vec![Layout::Line, Layout::text(sign), self.operand(expr, 1, within)])
+                    Layout::Joined(vec![
+                        Layout::Line,
+                        Layout::text(sign),
+                        self.operand(expr, 1, within),
+                    ])
                 };
                 let mut parts = vec![part("? ", then)];
                 parts.extend(otherwise.as_ref().map(|otherwise| part(": ", otherwise)));
                 Layout::Group(vec![self.operand(condition, 1, within), Layout::Nested(parts)])
             }
-            ExprKind::Int(_) | ExprKind::Name(_) | ExprKind::Text(_) | ExprKind::Ellipsis | ExprKind::Error => {
-                Layout::text(expr.to_string())
-            }
+            ExprKind::Int(_)
+            | ExprKind::Name(_)
+            | ExprKind::Text(_)
+            | ExprKind::Ellipsis
+            | ExprKind::Error => Layout::text(expr.to_string()),
         }
     }
 
@@ -234,8 +305,11 @@ impl Syntax<'_> {
             first = input;
         }
         let steps = callees.into_iter().rev();
-        let steps =
-            steps.flat_map(|callee| [Layout::Line, Layout::text("|> "), self.operand(callee, ATOM, within)]).collect();
+        let steps = steps
+            .flat_map(|callee| {
+                [Layout::Line, Layout::text("|> "), self.operand(callee, ATOM, within)]
+            })
+            .collect();
         Layout::Group(vec![self.operand(first, 1, within), Layout::Nested(steps)])
     }
 

@@ -36,19 +36,24 @@ pub(super) fn balance<'s>(
     }
     let lines = Lines::new(source, base);
     let balanced = Vec::with_capacity(tokens.len());
-    let repair = Repair { source, base, lines, surplus: -depth, open: Vec::new(), balanced, diagnostics };
+    let repair =
+        Repair { source, base, lines, surplus: -depth, open: Vec::new(), balanced, diagnostics };
     repair.run(&tokens)
 }
 
 /// Returns whether a definition starts at a token that begins a statement.
 fn starts_definition(source: &str, base: u32, tokens: &[(Token, Span)], index: usize) -> bool {
     let at = |offset: usize| tokens.get(index + offset).map(|(token, _)| *token);
-    let is_name = |token: Option<Token>| matches!(token, Some(Token::Capital(_) | Token::Small(_) | Token::Word(_)));
+    let is_name = |token: Option<Token>| {
+        matches!(token, Some(Token::Capital(_) | Token::Small(_) | Token::Word(_)))
+    };
     let is_header = match at(0) {
         Some(Token::Function) => at(1) == Some(Token::ParenOpen) || is_name(at(1)),
         Some(Token::Word("layer" | "model" | "loss" | "metric" | "optimizer")) => {
             let mut rest = tokens[index..].iter().take(HEADER).map(|(token, _)| token);
-            let end = rest.find(|token| matches!(token, Token::Semicolon | Token::BraceOpen | Token::BraceClose));
+            let end = rest.find(|token| {
+                matches!(token, Token::Semicolon | Token::BraceOpen | Token::BraceClose)
+            });
             is_name(at(1)) && at(2) == Some(Token::ParenOpen) && end == Some(&Token::BraceOpen)
         }
         Some(Token::Word("train")) => is_name(at(1)) && at(2) == Some(Token::BraceOpen),
@@ -57,7 +62,9 @@ fn starts_definition(source: &str, base: u32, tokens: &[(Token, Span)], index: u
     };
     let begins = match index.checked_sub(1).map(|before| tokens[before]) {
         Some((Token::Semicolon | Token::BraceOpen | Token::BraceClose, _)) | None => true,
-        Some((_, before)) => Span::new(before.end, tokens[index].1.start).of(source, base).contains('\n'),
+        Some((_, before)) => {
+            Span::new(before.end, tokens[index].1.start).of(source, base).contains('\n')
+        }
     };
     is_header && begins
 }
@@ -126,11 +133,13 @@ impl<'s> Repair<'s, '_> {
                     if is_first {
                         self.close_inner(indent);
                     }
-                    let is_deeper = is_first && self.open.last().is_some_and(|block| indent > block.indent);
+                    let is_deeper =
+                        is_first && self.open.last().is_some_and(|block| indent > block.indent);
                     if self.open.is_empty() || (is_deeper && self.surplus > 0) {
                         self.surplus -= 1;
                         let error = Diagnostic::error("E0003", span, "unexpected `}`");
-                        self.diagnostics.push(error.saying("each block before it is closed already"));
+                        self.diagnostics
+                            .push(error.saying("each block before it is closed already"));
                         index += 1;
                         continue;
                     }
@@ -161,7 +170,8 @@ impl<'s> Repair<'s, '_> {
     fn close(&mut self) -> bool {
         let Some(block) = self.open.pop() else { return false };
         let place = self.balanced.last().map_or(block.brace, |(_, span)| *span).after();
-        let error = Diagnostic::error("E0003", block.brace, "missing `}`").saying("this block begins here");
+        let error =
+            Diagnostic::error("E0003", block.brace, "missing `}`").saying("this block begins here");
         self.diagnostics.push(error.also(place, "expected `}` after this"));
         self.balanced.push((Token::BraceClose, place));
         true

@@ -23,7 +23,8 @@ pub(super) struct Complaint<'a, 's> {
 
 /// Returns the tokens since the last `;`, `{` or `}`.
 pub(super) fn statement_of<'a, 's>(tokens: &'a [(Token<'s>, Span)]) -> &'a [(Token<'s>, Span)] {
-    let is_end = |token: &Token| matches!(token, Token::Semicolon | Token::BraceOpen | Token::BraceClose);
+    let is_end =
+        |token: &Token| matches!(token, Token::Semicolon | Token::BraceOpen | Token::BraceClose);
     let start = tokens.iter().rposition(|(token, _)| is_end(token)).map_or(0, |last| last + 1);
     &tokens[start..]
 }
@@ -40,7 +41,9 @@ impl Complaint<'_, '_> {
 
     /// Returns the error without a help, and whether it says it all.
     fn error(&self) -> (Diagnostic, bool) {
-        let found = self.found.map_or("the end of the file".to_owned(), |_| format!("`{}`", self.text(self.place)));
+        let found = self
+            .found
+            .map_or("the end of the file".to_owned(), |_| format!("`{}`", self.text(self.place)));
         let end = self.before().map_or(self.place, |(_, before)| before.after());
         if let Some((open, span)) = self.unclosed().filter(|_| self.ends_brackets()) {
             let (open, close) = if open == Token::ParenOpen { ('(', ')') } else { ('[', ']') };
@@ -94,18 +97,32 @@ impl Complaint<'_, '_> {
             }
             Some(Token::Comma) if self.is_tuple() => "a list stands in brackets, as in `[3, 3]`",
             Some(Token::Colon) => self.colon()?,
-            Some(Token::BraceOpen) if self.expects("->") => "name the outputs, as in `model Net(X[N, 4]) -> (Y) { … }`",
-            Some(Token::BraceOpen) if self.expects("Int") => "Tile has lists, `[1, 2]`, and no dictionaries",
-            Some(Token::Capital(_)) if self.is_after(Token::Arrow) => "outputs stand in parentheses, as in `-> (Y)`",
-            Some(Token::Small(_) | Token::Word(_)) if self.expects("Capital") && !self.expects("Name") => {
+            Some(Token::BraceOpen) if self.expects("->") => {
+                "name the outputs, as in `model Net(X[N, 4]) -> (Y) { … }`"
+            }
+            Some(Token::BraceOpen) if self.expects("Int") => {
+                "Tile has lists, `[1, 2]`, and no dictionaries"
+            }
+            Some(Token::Capital(_)) if self.is_after(Token::Arrow) => {
+                "outputs stand in parentheses, as in `-> (Y)`"
+            }
+            Some(Token::Small(_) | Token::Word(_))
+                if self.expects("Capital") && !self.expects("Name") =>
+            {
                 "the name of a size starts with a capital, as in `X[N, 28]`"
             }
-            Some(Token::Word("if")) if self.expects(";") => "write `C ? A : B` to choose between values",
+            Some(Token::Word("if")) if self.expects(";") => {
+                "write `C ? A : B` to choose between values"
+            }
             Some(Token::Plus | Token::Minus | Token::Star | Token::Slash) if self.expects("|>") => {
                 "`|>` binds more loosely than any operator: put it in parentheses, as in `(X |> f) + 1`"
             }
-            _ if self.is_division_comment() => "`//` starts a comment: `X / 2` divides, and `floor(X / 2)` rounds down",
-            _ if self.has_hash() => "a comment starts with `//`; `#Name` stands for the tensor `Name`",
+            _ if self.is_division_comment() => {
+                "`//` starts a comment: `X / 2` divides, and `floor(X / 2)` rounds down"
+            }
+            _ if self.has_hash() => {
+                "a comment starts with `//`; `#Name` stands for the tensor `Name`"
+            }
             _ if self.is_after(Token::Word("import")) => {
                 "`import` reads a Tile file; the names of the library are visible everywhere"
             }
@@ -123,8 +140,12 @@ impl Complaint<'_, '_> {
         let before = self.before().map(|(token, _)| token);
         let is_call = self.next == Some(Token::ParenOpen);
         Some(match self.found? {
-            Token::Arrow if self.expects(";") => "layers are joined with `|>`, as in `Y = X |> Dense(8);`",
-            Token::Int(_) | Token::Float(_) if matches!(before, Some(Token::Capital(_))) && self.expects("(") => {
+            Token::Arrow if self.expects(";") => {
+                "layers are joined with `|>`, as in `Y = X |> Dense(8);`"
+            }
+            Token::Int(_) | Token::Float(_)
+                if matches!(before, Some(Token::Capital(_))) && self.expects("(") =>
+            {
                 "arguments stand in parentheses, as in `Dense(8)`"
             }
             Token::Capital(_) if self.expects(";") && self.is_on_new_line() && is_call => {
@@ -136,7 +157,9 @@ impl Complaint<'_, '_> {
             Token::Semicolon if self.expects("=") && self.starts_with_weight() => {
                 "give it an initial value, as in `param Kernel[K, units] = zeros();`"
             }
-            Token::Assign if self.expects(";") && !self.expects("==") => "a statement assigns once: `B = X; A = B;`",
+            Token::Assign if self.expects(";") && !self.expects("==") => {
+                "a statement assigns once: `B = X; A = B;`"
+            }
             Token::Word("for") if matches!(self.unclosed(), Some((Token::BracketOpen, _))) => {
                 "write the items out, as in `[1, 2, 3]`; `for i in range(3) { … }` repeats statements"
             }
@@ -152,7 +175,8 @@ impl Complaint<'_, '_> {
     }
 
     fn definition(&self) -> Option<String> {
-        const KEYWORDS: [&str; 8] = ["function", "layer", "model", "loss", "metric", "optimizer", "train", "import"];
+        const KEYWORDS: [&str; 8] =
+            ["function", "layer", "model", "loss", "metric", "optimizer", "train", "import"];
         let statement = "statements stand in the block of a `function`, `layer` or `model`";
         let suggestion = did_you_mean(self.text(self.place), KEYWORDS);
         let is_statement = matches!(self.found, Some(Token::Capital(_)));
@@ -172,7 +196,8 @@ impl Complaint<'_, '_> {
     }
 
     fn colon(&self) -> Option<&'static str> {
-        let is_block = |token: Token| matches!(token, Token::Word("if" | "else" | "for" | "scan" | "adapt"));
+        let is_block =
+            |token: Token| matches!(token, Token::Word("if" | "else" | "for" | "scan" | "adapt"));
         Some(match self.unclosed() {
             Some((Token::ParenOpen, _)) => "an argument is given with `=`, as in `units = 3`",
             Some(_) => {
@@ -189,13 +214,15 @@ impl Complaint<'_, '_> {
     /// Returns whether `//` was meant as a division: a comment after an operand that ends with `;`.
     fn is_division_comment(&self) -> bool {
         let Some((_, before)) = self.before() else { return false };
-        let rest = self.text(Span::new(before.end, self.place.start)).lines().next().unwrap_or_default();
+        let rest =
+            self.text(Span::new(before.end, self.place.start)).lines().next().unwrap_or_default();
         self.expects(";") && rest.trim_start().starts_with("//") && rest.trim_end().ends_with(';')
     }
 
     /// Returns whether the line has a name that starts with `#` before the place, or there.
     fn has_hash(&self) -> bool {
-        let line = self.text(Span::new(self.base, self.place.end)).rsplit('\n').next().unwrap_or_default();
+        let line =
+            self.text(Span::new(self.base, self.place.end)).rsplit('\n').next().unwrap_or_default();
         line.trim_start().starts_with('#')
     }
 
@@ -204,12 +231,17 @@ impl Complaint<'_, '_> {
         let Some((Token::ParenOpen, span)) = self.unclosed() else { return false };
         let at = self.statement.partition_point(|(_, other)| other.start < span.start);
         let before = at.checked_sub(1).map(|before| self.statement[before].0);
-        !matches!(before, Some(Token::Capital(_) | Token::Small(_) | Token::Word(_) | Token::ParenClose))
+        !matches!(
+            before,
+            Some(Token::Capital(_) | Token::Small(_) | Token::Word(_) | Token::ParenClose)
+        )
     }
 
     /// Returns a number whose name without a comma after it was read as `2*name`, before `=`.
     fn missing_comma(&self) -> Option<(i64, Span)> {
-        let [.., (Token::Int(number), span), (Token::Small(_) | Token::Word(_), _)] = self.statement else {
+        let [.., (Token::Int(number), span), (Token::Small(_) | Token::Word(_), _)] =
+            self.statement
+        else {
             return None;
         };
         (self.found == Some(Token::Assign)).then_some((*number, *span))
@@ -221,7 +253,8 @@ impl Complaint<'_, '_> {
             None | Some(Token::Semicolon | Token::BraceOpen | Token::BraceClose) => true,
             Some(Token::ParenClose | Token::BracketClose) => true,
             Some(Token::Capital(_)) => {
-                self.is_on_new_line() && matches!(self.next, Some(Token::Assign | Token::BracketOpen))
+                self.is_on_new_line()
+                    && matches!(self.next, Some(Token::Assign | Token::BracketOpen))
             }
             _ => false,
         }
@@ -241,7 +274,8 @@ impl Complaint<'_, '_> {
         let closes = |open: &Token| {
             matches!(
                 (open, self.found),
-                (Token::ParenOpen, Some(Token::ParenClose)) | (Token::BracketOpen, Some(Token::BracketClose))
+                (Token::ParenOpen, Some(Token::ParenClose))
+                    | (Token::BracketOpen, Some(Token::BracketClose))
             )
         };
         open.pop().filter(|(token, _)| !closes(token))
@@ -256,7 +290,9 @@ impl Complaint<'_, '_> {
     }
 
     fn is_on_new_line(&self) -> bool {
-        self.before().is_some_and(|(_, before)| self.text(Span::new(before.end, self.place.start)).contains('\n'))
+        self.before().is_some_and(|(_, before)| {
+            self.text(Span::new(before.end, self.place.start)).contains('\n')
+        })
     }
 
     fn expects(&self, token: &str) -> bool {

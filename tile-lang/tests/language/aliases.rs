@@ -39,7 +39,8 @@ fn a_file_sees_the_aliases_that_it_imports() {
         _ => None,
     };
     // Both files call the same definition `Conv`.
-    let main = "import \"a.tile\"; import \"b.tile\"; model M(X) -> (Y) { Y = X |> Wide(2) |> Conv(3); }";
+    let main =
+        "import \"a.tile\"; import \"b.tile\"; model M(X) -> (Y) { Y = X |> Wide(2) |> Conv(3); }";
     let checked = check_file("main.tile", main, &|path| files(path).into());
     assert_eq!(checked.diagnostics, []);
     assert_eq!(named(&checked.program.unwrap(), "Wide").as_deref(), Some("Base"));

@@ -4,7 +4,8 @@ use crate::{brief, complaints};
 
 #[test]
 fn rendered_with_the_source_and_a_way_out() {
-    let source = "function f(Kernel[K, N], X[K]) -> (Y) {\n    Y[n: N] = +(Kernle[k, n] * X[k, 0]);\n}\n";
+    let source =
+        "function f(Kernel[K, N], X[K]) -> (Y) {\n    Y[n: N] = +(Kernle[k, n] * X[k, 0]);\n}\n";
     assert_snapshot!(complaints(source), @"
     [E0101] Error: unknown name `Kernle`
        ╭─[ x.tile:2:17 ]

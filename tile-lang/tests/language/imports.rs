@@ -7,7 +7,9 @@ use crate::{brief_of, check_files};
 
 fn program(files: &[(&str, &str)]) -> Program {
     let checked = check_files(files);
-    checked.program.unwrap_or_else(|| panic!("{}", render(&checked.diagnostics, &checked.sources, false)))
+    checked
+        .program
+        .unwrap_or_else(|| panic!("{}", render(&checked.diagnostics, &checked.sources, false)))
 }
 
 fn brief(files: &[(&str, &str)]) -> String {
@@ -17,7 +19,10 @@ fn brief(files: &[(&str, &str)]) -> String {
 #[test]
 fn a_file_sees_what_it_imports_itself() {
     let files = [
-        ("nets/main.tile", "import \"blocks/conv.tile\"; model M(X) -> (Y) { Y = X |> Conv() |> relu; }"),
+        (
+            "nets/main.tile",
+            "import \"blocks/conv.tile\"; model M(X) -> (Y) { Y = X |> Conv() |> relu; }",
+        ),
         (
             "nets/blocks/conv.tile",
             "import \"../util.tile\"; layer Conv()(X) -> (Y) { Y = half(X); } function relu(X) -> (Y) { Y = X; }",
@@ -64,7 +69,10 @@ fn wrong_imports() {
 fn errors_show_the_file_that_they_are_in() {
     let files = [
         ("main.tile", "import \"a/b.tile\";\nmodel M(X) -> (Y) { Y = f(X, X); }"),
-        ("a/b.tile", "// f\nfunction f(X) -> (Y) { Y = X + Z; }\nfunction unused(X, Z) -> (Y) { Y = X; }"),
+        (
+            "a/b.tile",
+            "// f\nfunction f(X) -> (Y) { Y = X + Z; }\nfunction unused(X, Z) -> (Y) { Y = X; }",
+        ),
     ];
     let checked = check_files(&files);
     assert_snapshot!(render(&checked.diagnostics, &checked.sources, false), @"
@@ -83,7 +91,10 @@ fn errors_show_the_file_that_they_are_in() {
        │                                ╰── here
     ───╯
     ");
-    let wrong = [("main.tile", "model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }")];
+    let wrong = [(
+        "main.tile",
+        "model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }",
+    )];
     let checked = check_files(&wrong);
     assert_snapshot!(render(&checked.diagnostics, &checked.sources, false), @"
     [E0103] Error: missing input `R` of `builtin_softmax`

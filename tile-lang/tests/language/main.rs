@@ -27,7 +27,9 @@ fn complaints(source: &str) -> String {
 
 /// Checks the first of some files. Each file has a path and a text.
 fn check_files(files: &[(&str, &str)]) -> Checked {
-    let text = |path: &str| files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.to_string()).into();
+    let text = |path: &str| {
+        files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.to_string()).into()
+    };
     let (path, main) = files[0];
     check_file(path, main, &text)
 }
@@ -42,7 +44,11 @@ fn brief_of(checked: &Checked) -> String {
         let labels = diagnostic.labels.iter().map(|label| {
             let (_, text, base) = checked.sources.file(label.span);
             let place = &text[(label.span.start - base) as usize..(label.span.end - base) as usize];
-            if label.text.is_empty() { format!("`{place}`") } else { format!("`{place}` ({})", label.text) }
+            if label.text.is_empty() {
+                format!("`{place}`")
+            } else {
+                format!("`{place}` ({})", label.text)
+            }
         });
         let labels = labels.collect::<Vec<_>>().join(", ");
         let help = diagnostic.help.as_ref().map_or(String::new(), |help| format!("; help: {help}"));

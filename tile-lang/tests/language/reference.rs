@@ -22,7 +22,8 @@ fn the_examples_of_the_reference_are_programs_in_their_canonical_layout() {
 fn the_library_is_programs_in_their_canonical_layout() {
     for file in LIBRARY {
         let checked = check(file.text);
-        let errors: Vec<_> = checked.diagnostics.into_iter().filter(|diagnostic| diagnostic.is_error()).collect();
+        let errors: Vec<_> =
+            checked.diagnostics.into_iter().filter(|diagnostic| diagnostic.is_error()).collect();
         assert_eq!(errors, [], "{}", file.name);
         assert_eq!(format(file.text).as_deref(), Ok(file.text), "{}", file.name);
     }
@@ -54,8 +55,9 @@ fn programs_of_v0_pass() {
 
 #[test]
 fn a_function_of_a_program_shadows_the_library() {
-    let checked =
-        check("function relu(X, Limit) -> (Y) { Y = X < Limit ? 0 : X; } function (X) -> (Y) { Y = relu(X, 1); }");
+    let checked = check(
+        "function relu(X, Limit) -> (Y) { Y = X < Limit ? 0 : X; } function (X) -> (Y) { Y = relu(X, 1); }",
+    );
     assert_eq!(checked.diagnostics, []);
 }
 
@@ -65,7 +67,9 @@ fn the_entry() {
     let entry = |source: &str, name: Option<&str>| {
         let program = check(source).program.expect("the program is in order");
         match program.entry(name) {
-            Ok(function) => function.name.as_ref().map_or("none".to_string(), |name| name.name.clone()),
+            Ok(function) => {
+                function.name.as_ref().map_or("none".to_string(), |name| name.name.clone())
+            }
             Err(error) => format!("{}; {}", error.message, error.help.unwrap_or_default()),
         }
     };

@@ -110,14 +110,19 @@ fn exercise(source: &str) {
     let parsed = parse(source);
     let tree = ast_text(&parsed.file);
     let checked = check(source);
-    assert_eq!(checked.program.is_none(), checked.diagnostics.iter().any(|diagnostic| diagnostic.is_error()));
+    assert_eq!(
+        checked.program.is_none(),
+        checked.diagnostics.iter().any(|diagnostic| diagnostic.is_error())
+    );
     render(&checked.diagnostics, &checked.sources, true);
     let Ok(once) = format(source) else { return };
     let again = parse(&once);
     assert_eq!(ast_text(&again.file), tree, "{source}\n{once}");
     let comments = |source: &str, spans: &[tile_lang::span::Span]| {
-        let mut texts: Vec<String> =
-            spans.iter().map(|span| source[span.start as usize..span.end as usize].trim_end().to_string()).collect();
+        let mut texts: Vec<String> = spans
+            .iter()
+            .map(|span| source[span.start as usize..span.end as usize].trim_end().to_string())
+            .collect();
         texts.sort();
         texts
     };
@@ -126,7 +131,8 @@ fn exercise(source: &str) {
 }
 
 fn expression() -> impl Strategy<Value = String> + Clone {
-    let leaf = select(vec!["A", "B2'", "#b", "i", "3i", "7", "2.50", "1e3", "N", "[]", "\"a b\"", "else"]);
+    let leaf =
+        select(vec!["A", "B2'", "#b", "i", "3i", "7", "2.50", "1e3", "N", "[]", "\"a b\"", "else"]);
     let operators = vec!["^", "|", "&", "==", "<", ">=", "<<", "+", "-", "*", "/", "// note\n +"];
     leaf.prop_map(String::from).prop_recursive(6, 40, 3, move |inner| {
         let binary = (inner.clone(), select(operators.clone()), inner.clone());
@@ -134,7 +140,8 @@ fn expression() -> impl Strategy<Value = String> + Clone {
             binary.prop_map(|(a, op, b)| format!("{a} {op} {b}")),
             inner.clone().prop_map(|a| format!("({a})")),
             (select(vec!["-", "~"]), inner.clone()).prop_map(|(op, a)| format!("{op}{a}")),
-            (inner.clone(), inner.clone(), inner.clone()).prop_map(|(a, b, c)| format!("{a}?{b}:{c}")),
+            (inner.clone(), inner.clone(), inner.clone())
+                .prop_map(|(a, b, c)| format!("{a}?{b}:{c}")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("f({a},\n\n{b})")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("g[{a}]( if={b} )(A)")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("[{a} ,{b}]")),
@@ -151,7 +158,8 @@ fn statements() -> impl Strategy<Value = String> {
         Just("A = b;".to_string()),
         expression().prop_map(|e| format!("$if,b={e};")),
         (expression(), expression()).prop_map(|(a, b)| format!("[[a({a})]] P[{b}:{b}]=+({a});")),
-        (expression(), expression()).prop_map(|(a, b)| format!("param W[{a}]={a} regularizer={b} if {b} else {a};")),
+        (expression(), expression())
+            .prop_map(|(a, b)| format!("param W[{a}]={a} regularizer={b} if {b} else {a};")),
         expression().prop_map(|e| format!("state S[]={e}; update S={e};yield S={e};")),
     ];
     leaf.prop_recursive(4, 12, 3, move |inner| {
@@ -160,14 +168,18 @@ fn statements() -> impl Strategy<Value = String> {
         });
         let header = (expression(), gap());
         prop_oneof![
-            (header.clone(), block.clone()).prop_map(|((e, gap), body)| format!("for f,s in {e}{gap}{{{body}}}")),
-            (header.clone(), block.clone()).prop_map(|((e, gap), body)| format!("if {e}{gap}{{{body}}}")),
+            (header.clone(), block.clone())
+                .prop_map(|((e, gap), body)| format!("for f,s in {e}{gap}{{{body}}}")),
+            (header.clone(), block.clone())
+                .prop_map(|((e, gap), body)| format!("if {e}{gap}{{{body}}}")),
             (header.clone(), block.clone(), block.clone())
                 .prop_map(|((e, gap), a, b)| format!("if {e}{{{a}}}{gap}else{gap}{{{b}}}")),
-            (header.clone(), block.clone(), block.clone())
-                .prop_map(|((e, gap), a, b)| format!("if {e}{{{a}}}{gap}else {gap}if {e}{{{b}}}else{{{a}}}")),
-            (header, block)
-                .prop_map(|((e, gap), body)| format!("scan A in {e} along 1,b in T along {e}{gap}{{{body}}}")),
+            (header.clone(), block.clone(), block.clone()).prop_map(|((e, gap), a, b)| format!(
+                "if {e}{{{a}}}{gap}else {gap}if {e}{{{b}}}else{{{a}}}"
+            )),
+            (header, block).prop_map(|((e, gap), body)| format!(
+                "scan A in {e} along 1,b in T along {e}{gap}{{{body}}}"
+            )),
         ]
     })
 }
@@ -214,7 +226,8 @@ fn depth() {
     let deep = |value: String| format!("function (A) -> (O) {{ O = {value}; }}");
     let too_deep = |source: &str| {
         exercise(source);
-        let codes: Vec<_> = check(source).diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
+        let codes: Vec<_> =
+            check(source).diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
         assert_eq!(codes, ["E0004"]);
     };
     // Parentheses add no node to the tree.
@@ -235,6 +248,7 @@ fn depth() {
     exercise(&format!("model M(X) -> (Y) {{ if a {{}} {} }}", "else if b {}".repeat(60)));
     exercise(&format!("model M(X) -> (Y) {{ {} }}", "if a {} else if b {} ".repeat(n / 20)));
 
-    let chain: String = (0..2000).map(|i| format!("function f{i}(X) -> (Y) {{ Y = f{}(X); }}\n", i + 1)).collect();
+    let chain: String =
+        (0..2000).map(|i| format!("function f{i}(X) -> (Y) {{ Y = f{}(X); }}\n", i + 1)).collect();
     exercise(&format!("{chain}function f2000(X) -> (Y) {{ Y = X; }}"));
 }

@@ -37,7 +37,8 @@ fn errors_are_at_the_same_places() {
         PROGRAM.replace("more\n", "more\n    Z = \"without an end;\n"),
         PROGRAM.replace("more\n", "more\n    Y = ; // é\n"),
     ];
-    let rendered = |text: &str| render(&check(text).diagnostics, &Sources::new("a.tile", text), false);
+    let rendered =
+        |text: &str| render(&check(text).diagnostics, &Sources::new("a.tile", text), false);
     for text in wrong {
         let expected = rendered(&text);
         assert!(expected.contains("a.tile:"), "{expected}");

@@ -14,10 +14,17 @@ fn plan(nodes: &[String]) -> Plan {
 }
 
 fn plan_for(nodes: &[String], profile: &Profile) -> Plan {
-    let lines: Vec<String> = nodes.iter().enumerate().map(|(n, node)| format!("%{n} = {node}\n")).collect();
-    let inputs = (0..nodes.len()).filter(|&n| nodes[n].starts_with("input")).map(|n| format!("%{n}"));
+    let lines: Vec<String> =
+        nodes.iter().enumerate().map(|(n, node)| format!("%{n} = {node}\n")).collect();
+    let inputs =
+        (0..nodes.len()).filter(|&n| nodes[n].starts_with("input")).map(|n| format!("%{n}"));
     let inputs = inputs.collect::<Vec<_>>().join(", ");
-    let graph = Graph::parse(&format!("graph g({inputs}) -> (Y = %{})\n{}", nodes.len() - 1, lines.concat())).unwrap();
+    let graph = Graph::parse(&format!(
+        "graph g({inputs}) -> (Y = %{})\n{}",
+        nodes.len() - 1,
+        lines.concat()
+    ))
+    .unwrap();
     graph.verify().unwrap();
     pipeline::plan(&graph, profile).unwrap()
 }
@@ -109,7 +116,9 @@ fn what_every_tap_reads_is_computed_once() {
         .map(String::from)
     };
     let kernels = |factor: &str, profile: &Profile| plan_for(&nodes(factor), profile).steps.len();
-    for (factor, of_shaders, of_a_cpu) in [("exp %0 : f32[10, 64]", 2, 2), ("constant 2.0 : f32[]", 1, 2)] {
+    for (factor, of_shaders, of_a_cpu) in
+        [("exp %0 : f32[10, 64]", 2, 2), ("constant 2.0 : f32[]", 1, 2)]
+    {
         assert_eq!(kernels(factor, &Profile::generic()), of_shaders, "{factor}");
         assert_eq!(kernels(factor, &Profile::cpu()), of_a_cpu, "{factor}");
     }
@@ -135,6 +144,10 @@ fn products_are_no_statistics_of_rows() {
         "add %4 %5 : f32[56, 56, 32]".into(),
     ];
     let works = plan_for(&nodes, &Profile::cpu()).routines;
-    assert!(works.iter().all(|routine| matches!(&routine.work, Work::Nest(nest) if nest.aggregation.is_some())));
+    assert!(
+        works
+            .iter()
+            .all(|routine| matches!(&routine.work, Work::Nest(nest) if nest.aggregation.is_some()))
+    );
     assert_eq!(works.len(), 2);
 }

@@ -35,7 +35,12 @@ pub(super) struct Backward<'a> {
 }
 
 impl<'a> Backward<'a> {
-    pub fn new(graph: &'a mut Graph, id: NodeId, forward: Scan, operands: Vec<NodeId>) -> Backward<'a> {
+    pub fn new(
+        graph: &'a mut Graph,
+        id: NodeId,
+        forward: Scan,
+        operands: Vec<NodeId>,
+    ) -> Backward<'a> {
         let nothing = Scan {
             length: 0,
             sequences: vec![],
@@ -51,16 +56,28 @@ impl<'a> Backward<'a> {
         let captures = operands.iter().zip(&body.inputs).skip(first_capture);
         let captures = captures.map(|(&outside, &inside)| Capture { outside, inside }).collect();
         let length = forward.length;
-        let parts = Parts { length, sequences: vec![], carries: vec![], captures, yields: vec![], body };
+        let parts =
+            Parts { length, sequences: vec![], carries: vec![], captures, yields: vec![], body };
         let steps = forward.body.ids().collect();
-        Backward { graph, id, forward, operands, steps, own, parts, found: Vec::new(), lifted: Vec::new() }
+        Backward {
+            graph,
+            id,
+            forward,
+            operands,
+            steps,
+            own,
+            parts,
+            found: Vec::new(),
+            lifted: Vec::new(),
+        }
     }
 
     /// Adds the gradients of a step's inputs, computed from those of its outputs. `given` has the
     /// gradients of the forward scan's results.
     pub fn differentiate(&mut self, flow: &Flow, given: &[Option<NodeId>]) -> Result<(), Error> {
         let (first_carry, first_capture) = (self.forward.sequences.len(), self.first_capture());
-        let outputs: Vec<NodeId> = self.forward.body.outputs.iter().map(|(_, node)| *node).collect();
+        let outputs: Vec<NodeId> =
+            self.forward.body.outputs.iter().map(|(_, node)| *node).collect();
         let inputs = self.forward.body.inputs.clone();
         let mut of = Vec::new();
         let mut carried = Vec::new();
@@ -71,8 +88,10 @@ impl<'a> Backward<'a> {
         }
         for (number, &g) in given.iter().enumerate().skip(self.forward.carries) {
             if let Some(g) = g {
-                let (gradient, axis) =
-                    (self.input(outputs[number]), self.forward.yields[number - self.forward.carries]);
+                let (gradient, axis) = (
+                    self.input(outputs[number]),
+                    self.forward.yields[number - self.forward.carries],
+                );
                 of.push((outputs[number], gradient));
                 let whole = self.turned(g, axis);
                 self.parts.sequences.push(Sequence { whole, axis, slice: gradient });
@@ -81,10 +100,14 @@ impl<'a> Backward<'a> {
         let nodes: Vec<usize> = (0..inputs.len()).filter(|&input| flow.inputs[input]).collect();
         let wanted: Vec<NodeId> = nodes.iter().map(|&input| inputs[input]).collect();
         let found = reverse(&mut self.parts.body, &of, &wanted)?;
-        let found: Vec<(usize, NodeId)> = nodes.into_iter().zip(found).filter_map(|(i, g)| Some((i, g?))).collect();
+        let found: Vec<(usize, NodeId)> =
+            nodes.into_iter().zip(found).filter_map(|(i, g)| Some((i, g?))).collect();
 
         for (carry, before) in carried {
-            let next = found.iter().find(|(input, _)| *input == first_carry + carry).map(|(_, gradient)| *gradient);
+            let next = found
+                .iter()
+                .find(|(input, _)| *input == first_carry + carry)
+                .map(|(_, gradient)| *gradient);
             let next = next.unwrap_or_else(|| zeros_like(&mut self.parts.body, before));
             let result = self.carry(before, given[carry], next);
             self.found.push((self.operands[first_carry + carry], result));
@@ -101,7 +124,8 @@ impl<'a> Backward<'a> {
                     Some(sums) => self.lifted.extend(sums.into_iter().map(|sum| (operand, sum))),
                     None => {
                         let before = self.input(gradient);
-                        let sum = Tensors::new(&mut self.parts.body, gradient).sum(before, gradient);
+                        let sum =
+                            Tensors::new(&mut self.parts.body, gradient).sum(before, gradient);
                         let result = self.carry(before, None, sum);
                         self.found.push((operand, result));
                     }
@@ -119,7 +143,8 @@ impl<'a> Backward<'a> {
         roots.extend(self.parts.yields.iter().map(|kept| kept.value));
         roots.extend(self.read_by_lifted());
         // Carried values are stacked in any case.
-        let carried: HashSet<NodeId> = forward.outputs[..self.forward.carries].iter().map(|(_, node)| *node).collect();
+        let carried: HashSet<NodeId> =
+            forward.outputs[..self.forward.carries].iter().map(|(_, node)| *node).collect();
         let keeps = |node: NodeId| {
             self.steps.contains(&node)
                 && match &forward.node(node).op {
@@ -168,7 +193,9 @@ impl<'a> Backward<'a> {
             };
             sources.insert(node, source);
         }
-        sources.extend(self.parts.captures.iter().map(|capture| (capture.inside, (capture.outside, None))));
+        sources.extend(
+            self.parts.captures.iter().map(|capture| (capture.inside, (capture.outside, None))),
+        );
         for (operand, sum) in std::mem::take(&mut self.lifted) {
             let node = self.parts.body.node(sum).clone();
             let Op::Contraction(op) = &node.op else { continue };
@@ -177,17 +204,25 @@ impl<'a> Backward<'a> {
                 let constant = self.parts.body.node(inside).clone();
                 outside.push(match sources.get(&inside) {
                     Some(source) => *source,
-                    None => (Tensors::new(self.graph, self.id).add(constant.op, constant.ty, &[]), None),
+                    None => {
+                        (Tensors::new(self.graph, self.id).add(constant.op, constant.ty, &[]), None)
+                    }
                 });
             }
             let (operands, axes): (Vec<NodeId>, Vec<Option<usize>>) = outside.into_iter().unzip();
-            let op = lift::over_steps(op, self.forward.length, &axes).ok_or_else(|| self.too_large())?;
-            let found = Tensors::new(self.graph, self.id).add(Op::Contraction(Box::new(op)), node.ty, &operands);
+            let op =
+                lift::over_steps(op, self.forward.length, &axes).ok_or_else(|| self.too_large())?;
+            let found = Tensors::new(self.graph, self.id).add(
+                Op::Contraction(Box::new(op)),
+                node.ty,
+                &operands,
+            );
             self.found.push((operand, found));
         }
         self.parts.list_outputs();
         dead(&mut self.parts.body);
-        let read = |body: &Graph, input: NodeId| !body.users(input).is_empty() || body.is_output(input);
+        let read =
+            |body: &Graph, input: NodeId| !body.users(input).is_empty() || body.is_output(input);
         self.parts.sequences.retain(|sequence| read(&self.parts.body, sequence.slice));
         self.parts.captures.retain(|capture| read(&self.parts.body, capture.inside));
         match self.parts.carries.is_empty() && self.parts.yields.is_empty() {
@@ -201,7 +236,8 @@ impl<'a> Backward<'a> {
     fn read_by_lifted(&self) -> Vec<NodeId> {
         let mut read: Vec<NodeId> = Vec::new();
         for operand in self.lifted.iter().flat_map(|(_, sum)| self.parts.body.operands(*sum)) {
-            let constant = matches!(self.parts.body.node(operand).op, Op::Constant(_) | Op::Elements(_));
+            let constant =
+                matches!(self.parts.body.node(operand).op, Op::Constant(_) | Op::Elements(_));
             let captured = self.parts.captures.iter().any(|capture| capture.inside == operand);
             if !constant && !captured && !read.contains(&operand) {
                 read.push(operand);
@@ -224,8 +260,12 @@ impl<'a> Backward<'a> {
         let node = body.node(of);
         let own = node.op.given_name().or(node.name.as_deref()).unwrap_or("value").to_owned();
         let ty = node.ty.clone();
-        let taken = |name: &str| body.inputs.iter().any(|&id| body.node(id).op.given_name() == Some(name));
-        let name = (1..).map(|number| format!("{own}_{number}")).find(|name| !taken(name)).unwrap_or_default();
+        let taken =
+            |name: &str| body.inputs.iter().any(|&id| body.node(id).op.given_name() == Some(name));
+        let name = (1..)
+            .map(|number| format!("{own}_{number}"))
+            .find(|name| !taken(name))
+            .unwrap_or_default();
         body.add(Op::Input(name), ty, &[])
     }
 
@@ -244,7 +284,8 @@ impl<'a> Backward<'a> {
     /// Stacks the values of a node of the backward body in all steps.
     fn stacked(&mut self, value: NodeId, axis: usize) -> NodeId {
         let ty = stack_type(&self.parts.body, value, axis, self.forward.length);
-        let result = Tensors::new(self.graph, self.id).add(Op::Result { number: 0 }, ty, &[self.own]);
+        let result =
+            Tensors::new(self.graph, self.id).add(Op::Result { number: 0 }, ty, &[self.own]);
         let name = format!("yield{}", self.parts.yields.len());
         self.parts.yields.push(Yield { axis, value, name, results: vec![result] });
         result
@@ -254,18 +295,30 @@ impl<'a> Backward<'a> {
     /// steps.
     fn stack(&mut self, value: NodeId) -> Result<(NodeId, usize), Error> {
         let Some(mut parts) = self.graph.take_scan(self.id) else { return Err(self.too_large()) };
-        let number = parts.yields.iter().position(|known| known.value == value).unwrap_or_else(|| {
-            let names = parts.yields.iter().map(|known| &known.name).chain(parts.carries.iter().map(|c| &c.name));
-            let names: HashSet<&String> = names.collect();
-            let name = (0..).map(|number| format!("kept{number}")).find(|name| !names.contains(name));
-            parts.yields.push(Yield { axis: 0, value, name: name.unwrap_or_default(), results: Vec::new() });
-            parts.yields.len() - 1
-        });
+        let number =
+            parts.yields.iter().position(|known| known.value == value).unwrap_or_else(|| {
+                let names = parts
+                    .yields
+                    .iter()
+                    .map(|known| &known.name)
+                    .chain(parts.carries.iter().map(|c| &c.name));
+                let names: HashSet<&String> = names.collect();
+                let name =
+                    (0..).map(|number| format!("kept{number}")).find(|name| !names.contains(name));
+                parts.yields.push(Yield {
+                    axis: 0,
+                    value,
+                    name: name.unwrap_or_default(),
+                    results: Vec::new(),
+                });
+                parts.yields.len() - 1
+            });
         let kept = &mut parts.yields[number];
         let ty = stack_type(&self.forward.body, value, kept.axis, self.forward.length);
         let bytes = ty.checked_bytes();
         if kept.results.is_empty() {
-            let result = Tensors::new(self.graph, self.id).add(Op::Result { number: 0 }, ty, &[self.id]);
+            let result =
+                Tensors::new(self.graph, self.id).add(Op::Result { number: 0 }, ty, &[self.id]);
             kept.results.push(result);
         }
         let found = (kept.results[0], kept.axis);

@@ -20,12 +20,16 @@ impl Flow {
         let first = scan.sequences.len();
         let is_float = |node: NodeId| body.dtype(node).is_float();
         // Inputs that depend on wanted operands, in this step or an earlier one.
-        let mut inputs: Vec<bool> = wanted.iter().zip(&body.inputs).map(|(w, &input)| *w && is_float(input)).collect();
+        let mut inputs: Vec<bool> =
+            wanted.iter().zip(&body.inputs).map(|(w, &input)| *w && is_float(input)).collect();
         loop {
             let reached = reached(body, &inputs);
-            let more = |carry: &usize| reached.contains(&body.outputs[*carry].1) && !inputs[first + carry];
-            let more: Vec<usize> =
-                (0..scan.carries).filter(more).filter(|c| is_float(body.inputs[first + c])).collect();
+            let more =
+                |carry: &usize| reached.contains(&body.outputs[*carry].1) && !inputs[first + carry];
+            let more: Vec<usize> = (0..scan.carries)
+                .filter(more)
+                .filter(|c| is_float(body.inputs[first + c]))
+                .collect();
             if more.is_empty() {
                 break;
             }
@@ -34,15 +38,20 @@ impl Flow {
         // Outputs on which a result with a gradient depends, in this step or a later one.
         let mut needed: Vec<bool> = given.iter().map(Option::is_some).collect();
         loop {
-            let read = ancestors(body, needed.iter().zip(&body.outputs).filter(|(n, _)| **n).map(|(_, (_, id))| *id));
-            let more = |carry: &usize| read.contains(&body.inputs[first + carry]) && !needed[*carry];
+            let read = ancestors(
+                body,
+                needed.iter().zip(&body.outputs).filter(|(n, _)| **n).map(|(_, (_, id))| *id),
+            );
+            let more =
+                |carry: &usize| read.contains(&body.inputs[first + carry]) && !needed[*carry];
             let more: Vec<usize> = (0..scan.carries).filter(more).collect();
             if more.is_empty() {
                 break;
             }
             more.into_iter().for_each(|carry| needed[carry] = true);
         }
-        let carries: Vec<usize> = (0..scan.carries).filter(|&carry| inputs[first + carry] && needed[carry]).collect();
+        let carries: Vec<usize> =
+            (0..scan.carries).filter(|&carry| inputs[first + carry] && needed[carry]).collect();
         (0..scan.carries).for_each(|carry| inputs[first + carry] = carries.contains(&carry));
         Flow { carries, inputs }
     }
@@ -54,7 +63,8 @@ fn reached(body: &Graph, inputs: &[bool]) -> HashSet<NodeId> {
         inputs.iter().zip(&body.inputs).filter(|(w, _)| **w).map(|(_, input)| *input).collect();
     for id in body.topological() {
         let op = &body.node(id).op;
-        let passes = (body.dtype(id).is_float() || matches!(op, Op::Scan(_))) && !matches!(op, Op::StopGradient);
+        let passes = (body.dtype(id).is_float() || matches!(op, Op::Scan(_)))
+            && !matches!(op, Op::StopGradient);
         if passes && body.operands(id).iter().any(|operand| reached.contains(operand)) {
             reached.insert(id);
         }

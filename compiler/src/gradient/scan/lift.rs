@@ -19,7 +19,9 @@ use crate::scalar::BinaryOp;
 pub(super) fn sums(body: &Graph, node: NodeId, forward: &HashSet<NodeId>) -> Option<Vec<NodeId>> {
     match &body.node(node).op {
         _ if forward.contains(&node) => None,
-        Op::Contraction(op) if op.aggregation == Aggregation::Sum && !op.default => Some(vec![node]),
+        Op::Contraction(op) if op.aggregation == Aggregation::Sum && !op.default => {
+            Some(vec![node])
+        }
         Op::Binary(BinaryOp::Add) => {
             let operands = body.operands(node);
             let is_whole = operands.iter().all(|&operand| body.shape(operand) == body.shape(node));
@@ -32,7 +34,11 @@ pub(super) fn sums(body: &Graph, node: NodeId, forward: &HashSet<NodeId>) -> Opt
 
 /// Returns `op` summed over all of `length` steps. `axes` has the step axis of each operand, if it
 /// has one.
-pub(super) fn over_steps(op: &Contraction, length: usize, axes: &[Option<usize>]) -> Option<Contraction> {
+pub(super) fn over_steps(
+    op: &Contraction,
+    length: usize,
+    axes: &[Option<usize>],
+) -> Option<Contraction> {
     let mut op = op.clone();
     let step = Affine::var(op.indices.len());
     let mut name = "t".to_owned();

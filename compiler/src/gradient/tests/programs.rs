@@ -34,7 +34,8 @@ fn check(block: &str) -> Result<(), String> {
     }
     let checked = tile_lang::check(&source);
     let program = checked.program.ok_or_else(|| format!("{:?}", checked.diagnostics))?;
-    let inputs = given.iter().map(|(name, tensor)| (name.clone(), Binding::Tensor(tensor.ty().clone())));
+    let inputs =
+        given.iter().map(|(name, tensor)| (name.clone(), Binding::Tensor(tensor.ty().clone())));
     let bindings = Bindings { inputs: inputs.collect(), ..Bindings::default() };
     let network = lower(&program, None, &bindings).map_err(|errors| format!("{errors:?}"))?;
     network.graph.verify()?;

@@ -9,7 +9,8 @@ use crate::passes::{dead, fold, share};
 pub(super) fn gradients(text: &str) -> String {
     let mut graph = Graph::parse(text).unwrap();
     graph.verify().unwrap();
-    let inputs: Vec<_> = graph.inputs.iter().copied().filter(|&id| graph.dtype(id).is_float()).collect();
+    let inputs: Vec<_> =
+        graph.inputs.iter().copied().filter(|&id| graph.dtype(id).is_float()).collect();
     let names = inputs.iter().map(|&id| match &graph.node(id).op {
         Op::Input(name) => format!("d{name}"),
         _ => String::new(),

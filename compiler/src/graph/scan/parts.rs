@@ -58,7 +58,11 @@ impl Parts {
     /// Redirects readers of `old` in the body, and the results of the steps, to `new`.
     pub fn replace(&mut self, old: NodeId, new: NodeId) {
         self.body.replace(old, new);
-        let given = self.carries.iter_mut().map(|c| &mut c.next).chain(self.yields.iter_mut().map(|y| &mut y.value));
+        let given = self
+            .carries
+            .iter_mut()
+            .map(|c| &mut c.next)
+            .chain(self.yields.iter_mut().map(|y| &mut y.value));
         given.filter(|node| **node == old).for_each(|node| *node = new);
     }
 
@@ -80,21 +84,31 @@ impl Parts {
     /// Updates the body's outputs from the parts.
     pub fn list_outputs(&mut self) {
         let carried = self.carries.iter().map(|c| (c.name.clone(), c.next));
-        self.body.outputs = carried.chain(self.yields.iter().map(|y| (y.name.clone(), y.value))).collect();
+        self.body.outputs =
+            carried.chain(self.yields.iter().map(|y| (y.name.clone(), y.value))).collect();
     }
 
     /// Updates the parts from the body's outputs, after a pass over the body.
     pub fn refresh(&mut self) {
-        let given = self.carries.iter_mut().map(|c| &mut c.next).chain(self.yields.iter_mut().map(|y| &mut y.value));
+        let given = self
+            .carries
+            .iter_mut()
+            .map(|c| &mut c.next)
+            .chain(self.yields.iter_mut().map(|y| &mut y.value));
         given.zip(&self.body.outputs).for_each(|(given, (_, node))| *given = *node);
     }
 
     /// Adds a capture and returns the body's input for it, whose name is `name`, numbered if it is
     /// taken.
     pub fn capture(&mut self, outside: NodeId, ty: TensorType, name: &str) -> NodeId {
-        let taken = |name: &str| self.body.inputs.iter().any(|&id| self.body.node(id).op.given_name() == Some(name));
+        let taken = |name: &str| {
+            self.body.inputs.iter().any(|&id| self.body.node(id).op.given_name() == Some(name))
+        };
         let numbered = (2..).map(|number| format!("{name}_{number}"));
-        let name = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken(name)).unwrap_or_default();
+        let name = std::iter::once(name.to_owned())
+            .chain(numbered)
+            .find(|name| !taken(name))
+            .unwrap_or_default();
         let inside = self.body.add(Op::Input(name), ty, &[]);
         self.captures.push(Capture { outside, inside });
         inside
@@ -115,19 +129,33 @@ impl Graph {
         let Op::Scan(scan) = &mut self.node_mut(id).op else { return None };
         let Scan { length, sequences: axes, carries: count, yields, body } = std::mem::replace(
             &mut **scan,
-            Scan { length: 0, sequences: vec![], carries: 0, yields: vec![], body: Graph::default() },
+            Scan {
+                length: 0,
+                sequences: vec![],
+                carries: 0,
+                yields: vec![],
+                body: Graph::default(),
+            },
         );
         let mut sides = operands.into_iter().zip(body.inputs.iter().copied());
         let mut results = body.outputs.iter().cloned().zip(results);
         let sequences = axes.into_iter().zip(sides.by_ref());
-        let sequences = sequences.map(|(axis, (whole, slice))| Sequence { whole, axis, slice }).collect();
+        let sequences =
+            sequences.map(|(axis, (whole, slice))| Sequence { whole, axis, slice }).collect();
         let carries = sides.by_ref().take(count).zip(results.by_ref());
-        let carries =
-            carries.map(|((first, before), ((name, next), results))| Carry { first, before, next, name, results });
+        let carries = carries.map(|((first, before), ((name, next), results))| Carry {
+            first,
+            before,
+            next,
+            name,
+            results,
+        });
         let carries = carries.collect();
         let captures = sides.map(|(outside, inside)| Capture { outside, inside }).collect();
         let yields = yields.into_iter().zip(results);
-        let yields = yields.map(|(axis, ((name, value), results))| Yield { axis, value, name, results }).collect();
+        let yields = yields
+            .map(|(axis, ((name, value), results))| Yield { axis, value, name, results })
+            .collect();
         Some(Parts { length, sequences, carries, captures, yields, body })
     }
 

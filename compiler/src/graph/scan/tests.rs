@@ -92,7 +92,8 @@ fn scans_are_added_with_their_results() {
     let input = |graph: &mut Graph, name: &str, shape: &[usize]| {
         graph.add(Op::Input(name.into()), TensorType::new(DType::F32, shape), &[])
     };
-    let operands = [("X", &[2, 5][..]), ("Start", &[2]), ("Weight", &[])].map(|(n, s)| input(&mut graph, n, s));
+    let operands = [("X", &[2, 5][..]), ("Start", &[2]), ("Weight", &[])]
+        .map(|(n, s)| input(&mut graph, n, s));
     let results = graph.add_scan(scan.unwrap(), &operands);
     graph.outputs = vec![("Last".into(), results[0]), ("All".into(), results[1])];
     assert_eq!((graph.verify(), &graph), (Ok(()), &text));

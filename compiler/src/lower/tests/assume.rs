@@ -5,7 +5,11 @@ use super::{check_assuming, message};
 fn checked(source: &str) -> String {
     let checked = tile_lang::check(source);
     let program = checked.program.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));
-    check_assuming(&program).iter().map(|error| message(source, error)).collect::<Vec<_>>().join("\n")
+    check_assuming(&program)
+        .iter()
+        .map(|error| message(source, error))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]

@@ -15,7 +15,10 @@ fn einsum_agrees_with_numpy() {
         let parts: Vec<&str> = line.split(';').collect();
         let [equation, shapes @ .., shape, elements] = parts.as_slice() else { panic!("{line}") };
         let names: Vec<String> = (0..shapes.len()).map(|number| format!("X{number}")).collect();
-        let source = format!("function f({0}) -> (Y) {{ Y = einsum(\"{equation}\", {0}); }}", names.join(", "));
+        let source = format!(
+            "function f({0}) -> (Y) {{ Y = einsum(\"{equation}\", {0}); }}",
+            names.join(", ")
+        );
         let mut bindings = Bindings::default();
         let mut inputs = Vec::new();
         for (k, (name, shape)) in names.iter().zip(shapes).enumerate() {
@@ -29,7 +32,9 @@ fn einsum_agrees_with_numpy() {
         network.graph.verify().unwrap();
         let results = run(&network.graph, &inputs).unwrap();
         let ty = TensorType::new(DType::I32, numbers::<usize>(shape));
-        let expected = Tensor::from_scalars(ty, numbers::<i32>(elements).into_iter().map(Scalar::i32)).unwrap();
+        let expected =
+            Tensor::from_scalars(ty, numbers::<i32>(elements).into_iter().map(Scalar::i32))
+                .unwrap();
         assert_eq!(results[0].1, expected, "{line}");
     }
 }

@@ -21,7 +21,8 @@ fn inputs_without_a_shape() {
 
 #[test]
 fn sizes_that_conflict() {
-    let errors = lowered("function (A[M, L], B[L, N]) -> (C) { C = A; }", "A = f32[2, 3]; B = f32[4, 5]");
+    let errors =
+        lowered("function (A[M, L], B[L, N]) -> (C) { C = A; }", "A = f32[2, 3]; B = f32[4, 5]");
     insta::assert_snapshot!(errors, @r"
     E0213: `L` is 4 in `B`, but 3 before
       `L` 4 here: [4, 5]
@@ -39,7 +40,10 @@ fn sizes_that_conflict() {
       help: `--dim M=3` was given
     ");
     let errors = lowered(
-        concat!("function f(A[N], B[N]) -> (C) { C = A; }\n", "function (X[N], Y[M]) -> (Z) { Z = f(X, Y); }"),
+        concat!(
+            "function f(A[N], B[N]) -> (C) { C = A; }\n",
+            "function (X[N], Y[M]) -> (Z) { Z = f(X, Y); }"
+        ),
         "N: 2; M: 3",
     );
     insta::assert_snapshot!(errors, @r"
@@ -53,7 +57,8 @@ fn sizes_that_conflict() {
     E0212: `A` has 2 axes here, and a tensor with 1 axis is given: [2]
       `A[M, N]` 
     ");
-    let errors = lowered("function (X[N], D) -> (O) { O[i: N] = +(X[i]) default D; }", "N: 3; D = f32[4]");
+    let errors =
+        lowered("function (X[N], D) -> (O) { O[i: N] = +(X[i]) default D; }", "N: 3; D = f32[4]");
     insta::assert_snapshot!(errors, @r"
     E0213: the default `D` has the shape [4], and the output [3]
       `D` 
@@ -77,7 +82,8 @@ fn ranks_that_do_not_fit() {
       `A[i, k, 0]` 
       help: its shape is [2, 3]
     ");
-    let errors = lowered("function (A, B) -> (O) { O[i: 2] = +(A[i] * B); }", "A = f32[2]; B = f32[2]");
+    let errors =
+        lowered("function (A, B) -> (O) { O[i: 2] = +(A[i] * B); }", "A = f32[2]; B = f32[2]");
     insta::assert_snapshot!(errors, @r"
     E0212: `B` has 1 axis, and is given no indices
       `B` 
@@ -118,7 +124,8 @@ fn places_written_twice() {
       `O[4*i + j: 4*N] = =(A[i, j]);` 
       help: aggregate with `+`, `*`, `>` or `<`, or add constraints
     ");
-    let errors = lowered("function (A[N], T[N]) -> (O) { O[T[i]: N] = =(A[i]); }", "A = f32[3]; T = i32[3]");
+    let errors =
+        lowered("function (A[N], T[N]) -> (O) { O[T[i]: N] = =(A[i]); }", "A = f32[3]; T = i32[3]");
     insta::assert_snapshot!(errors, @r"
     E0217: it cannot be shown that `=` writes each place of `O` at most once
       `O[T[i]: N] = =(A[i]);` 
@@ -155,12 +162,14 @@ fn sizes_and_indices_that_are_no_integers() {
       `F[i]` 
       help: convert the tensor with `as_int(T, 32)` in a statement before
     ");
-    let errors = lowered("function (A[N]) -> (O) { O[i: N] = +(A[2*(9223372036854775807*i)]); }", "N: 3");
+    let errors =
+        lowered("function (A[N]) -> (O) { O[i: N] = +(A[2*(9223372036854775807*i)]); }", "N: 3");
     insta::assert_snapshot!(errors, @r"
     E0219: these indices do not fit 64-bit integers
       `2*(9223372036854775807*i)` 
     ");
-    let errors = lowered("function (A[N]) -> (O) { O[i: N] = +(A[i + 9223372036854775807]); }", "N: 3");
+    let errors =
+        lowered("function (A[N]) -> (O) { O[i: N] = +(A[i + 9223372036854775807]); }", "N: 3");
     insta::assert_snapshot!(errors, @r"
     E0219: these indices do not fit 64-bit integers
       `O[i: N] = +(A[i + 9223372036854775807]);` 
@@ -198,13 +207,16 @@ fn positions_that_do_not_fit() {
     E0214: this searches more places than an i32 can number
       `O[] = argmax(A[i]);` 
     ");
-    let gathered = lowered("function (V[N], I) -> (O) { O = gather(V, I); }", "N: 4294967299; I = i32[2]");
+    let gathered =
+        lowered("function (V[N], I) -> (O) { O = gather(V, I); }", "N: 4294967299; I = i32[2]");
     insta::assert_snapshot!(gathered, @r"
     E0214: an index known at run time reaches 1073741824 places, and this axis has 4294967299
       `gather(V, I)` 
     ");
-    let scattered =
-        lowered("function (V[N], E[K], I) -> (O) { O = scatter(E, I, V); }", "N: 4294967299; K: 2; I = i32[2]");
+    let scattered = lowered(
+        "function (V[N], E[K], I) -> (O) { O = scatter(E, I, V); }",
+        "N: 4294967299; K: 2; I = i32[2]",
+    );
     insta::assert_snapshot!(scattered, @r"
     E0214: this computes with indices that an i32 cannot hold
       `scatter(E, I, V)` 
@@ -228,17 +240,22 @@ fn numbers_that_do_not_fit() {
     E0203: a 64-bit integer is shifted by 0 to 63 bits, not by 64
       `bit_right(N, 64)` 
     ");
-    let size = lowered("function (A[N]) -> (O) { T = mul(N, mul(N, N)); O[i: T] = +(A[i]); }", "N: 4294967299");
+    let size = lowered(
+        "function (A[N]) -> (O) { T = mul(N, mul(N, N)); O[i: T] = +(A[i]); }",
+        "N: 4294967299",
+    );
     insta::assert_snapshot!(size, @r"
     E0203: this number does not fit a 64-bit integer
       `mul(N, N)` 
     ");
-    let narrowed = lowered("function (A[N], S) -> (O) { O = A * as_int(S, 32); }", "N: 3; S = 4294967299");
+    let narrowed =
+        lowered("function (A[N], S) -> (O) { O = A * as_int(S, 32); }", "N: 3; S = 4294967299");
     insta::assert_snapshot!(narrowed, @r"
     E0203: this number does not fit a 32-bit integer
       `as_int(S, 32)` 
     ");
-    let wide = lowered("function (A[N]) -> (O) { O[i: N] = +(A[i]), j < 4611686018427387904; }", "N: 3");
+    let wide =
+        lowered("function (A[N]) -> (O) { O[i: N] = +(A[i]), j < 4611686018427387904; }", "N: 3");
     insta::assert_snapshot!(wide, @r"
     E0219: the index `j` runs from 0 to 4611686018427387903, over more values than any tensor has
       `O[i: N] = +(A[i]), j < 4611686018427387904;` 
@@ -312,12 +329,14 @@ fn arguments_that_do_not_fit() {
     E0207: `mod` takes sizes, not tensors
       `A` 
     ");
-    let errors = lowered("function (A[N], B[M]) -> (O) { K = broadcast(N, M); O = A; }", "N: 2; M: 3");
+    let errors =
+        lowered("function (A[N], B[M]) -> (O) { K = broadcast(N, M); O = A; }", "N: 2; M: 3");
     insta::assert_snapshot!(errors, @r"
     E0210: the sizes 2 and 3 differ
       `broadcast(N, M)` 
     ");
-    let errors = lowered("function (A[N]) -> (O) { K = assert_even(mod(N, 2) == 0); O = A; }", "N: 3");
+    let errors =
+        lowered("function (A[N]) -> (O) { K = assert_even(mod(N, 2) == 0); O = A; }", "N: 3");
     insta::assert_snapshot!(errors, @r"
     E0211: the assertion `even` does not hold
       `assert_even(mod(N, 2) == 0)` 
@@ -353,8 +372,10 @@ fn programs_that_are_too_much() {
     insta::assert_snapshot!(first("Y = X * pow(10, 400);"), @"E0203: this number does not fit a 64-bit integer");
     insta::assert_snapshot!(first("H = 0; scan Xt in X along 1 { H = H + 0.5; } Y = H;"), @"E0229: `H` is i32 before the loop, and a float after a step");
     insta::assert_snapshot!(first("Y = X |> Dense(3, name = \"a.b\");"), @"E0208: `a.b` is no name for a layer");
-    let own =
-        lowered("function f(g = 3)(X) -> (Y) { Y = g(X); } function h(X) -> (Y) { Y = X |> f(4); }", "X = f32[2]");
+    let own = lowered(
+        "function f(g = 3)(X) -> (Y) { Y = g(X); } function h(X) -> (Y) { Y = X |> f(4); }",
+        "X = f32[2]",
+    );
     insta::assert_snapshot!(own.lines().next().unwrap_or_default(), @"E0221: `g` is a number, which cannot be called");
     insta::assert_snapshot!(first("Z = fill([0, 3], 0.0); I = as_int(X, 32); Y[n, m, k: N, 3, 3] = =(Z[I[n, m], k]);"), @"E0235: an index that is known at run time reads a tensor of the shape [0, 3], which has nothing to read");
 }

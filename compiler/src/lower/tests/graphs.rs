@@ -2,8 +2,10 @@ use super::lowered;
 
 #[test]
 fn a_matrix_product() {
-    let graph =
-        lowered("function (A[M, L], B[L, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }", "A = f32[2, 3]; N: 5");
+    let graph = lowered(
+        "function (A[M, L], B[L, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }",
+        "A = f32[2, 3]; N: 5",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0, %1) -> (C = %2)
     %0 = input A : f32[2, 3]  # A
@@ -14,7 +16,8 @@ fn a_matrix_product() {
 
 #[test]
 fn ranges_follow_from_accesses_and_constraints() {
-    let graph = lowered("function (I[N]) -> (O) { O[i: (N + 1) / 2] = >(I[2*i + j]), j < 2; }", "N: 5");
+    let graph =
+        lowered("function (I[N]) -> (O) { O[i: (N + 1) / 2] = >(I[2*i + j]), j < 2; }", "N: 5");
     insta::assert_snapshot!(graph, @r"
     graph main(%0) -> (O = %1)
     %0 = input I : f32[5]  # I
@@ -26,7 +29,10 @@ fn ranges_follow_from_accesses_and_constraints() {
     %0 = input I : f32[5]  # I
     %1 = contract sum [i] (i: 0..5, k: 0..5) where i - k >= 0 { v0 = %0[k]; yield v0 } : f32[5]  # O
     ");
-    let graph = lowered("function (I[N], K[M]) -> (O) { O[x: N] = +(I[x + 2*k - 1] * K[k]); }", "N: 8; M: 3");
+    let graph = lowered(
+        "function (I[N], K[M]) -> (O) { O[x: N] = +(I[x + 2*k - 1] * K[k]); }",
+        "N: 8; M: 3",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0, %1) -> (O = %2)
     %0 = input I : f32[8]  # I
@@ -39,7 +45,8 @@ fn ranges_follow_from_accesses_and_constraints() {
     %0 = input I : f32[5]  # I
     %1 = contract sum [i] (i: 0..0) { v0 = %0[i + 7]; yield v0 } : f32[5]  # O
     ");
-    let graph = lowered("function (One) -> (O) { O[i: 4] = +(One[]), i + j - 1 < 4, j < 3; }", "One = 1");
+    let graph =
+        lowered("function (One) -> (O) { O[i: 4] = +(One[]), i + j - 1 < 4, j < 3; }", "One = 1");
     insta::assert_snapshot!(graph, @r"
     graph main() -> (O = %0)
     %0 = contract sum [i] (i: 0..4, j: 0..3) where i + j - 1 >= 0, -i - j + 4 >= 0 { v0 = 1 : i32; yield v0 } : i32[4]  # O
@@ -54,7 +61,10 @@ fn fractional_indices_become_lattices() {
     %0 = input I : f32[5]  # I
     %1 = contract assign [2*i] (i: 0..5) { v0 = %0[i]; yield v0 } : f32[10]  # O
     ");
-    let graph = lowered("function (I[N], K[M]) -> (O) { O[x: 2*N] = +(I[(x - k)/2] * K[k]); }", "N: 5; M: 3");
+    let graph = lowered(
+        "function (I[N], K[M]) -> (O) { O[x: 2*N] = +(I[(x - k)/2] * K[k]); }",
+        "N: 5; M: 3",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0, %1) -> (O = %2)
     %0 = input I : f32[5]  # I
@@ -77,7 +87,10 @@ fn assignments() {
     %0 = input I : f32[3, 4]  # I
     %1 = contract assign [4*i + j] (i: 0..3, j: 0..4) { v0 = %0[i, j]; yield v0 } : f32[12]  # O
     ");
-    let graph = lowered("function (I[N], D) -> (O) { O[i: N] = =(I[i]), i - 1 < 2 default D; }", "N: 5; D = i32[5]");
+    let graph = lowered(
+        "function (I[N], D) -> (O) { O[i: N] = =(I[i]), i - 1 < 2 default D; }",
+        "N: 5; D = i32[5]",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0, %1) -> (O = %3)
     %0 = input I : f32[5]  # I
@@ -101,7 +114,10 @@ fn a_constant_is_an_input_in_v0() {
 
 #[test]
 fn types_meet() {
-    let graph = lowered("function (X[N], S) -> (Y) { Y = S * X + 1 / 2 > 0 ? X : 0; }", "X = f16[5]; S = 3");
+    let graph = lowered(
+        "function (X[N], S) -> (Y) { Y = S * X + 1 / 2 > 0 ? X : 0; }",
+        "X = f16[5]; S = 3",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0) -> (Y = %8)
     %0 = input X : f16[5]  # X
@@ -114,7 +130,10 @@ fn types_meet() {
     %7 = constant 0.0 : f16[]  # Y
     %8 = select %6 %0 %7 : f16[5]  # Y
     ");
-    let graph = lowered("function (A[N], B[N]) -> (C, D) { C = A * B; D = ~(A == 0.1); }", "A = i8[4]; B = bool[4]");
+    let graph = lowered(
+        "function (A[N], B[N]) -> (C, D) { C = A * B; D = ~(A == 0.1); }",
+        "A = i8[4]; B = bool[4]",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0, %1) -> (C = %3, D = %7)
     %0 = input A : i8[4]  # A
@@ -137,7 +156,10 @@ fn types_meet() {
     %2 = input C : f16[4]  # C
     %3 = contract sum [i] (i: 0..4, j: 0..4) { v0 = %0[i]; v1 = %1[j]; v2 = %2[j]; v3 = cast v1 : i8; v4 = cmp_eq v0 v3; v5 = 0.0 : f16; v6 = select v4 v2 v5; yield v6 } : f16[4]  # O
     ");
-    let graph = lowered("function (A[N], B[N]) -> (O) { O[i: N] = >(A[i] == B[j]); }", "A = i8[4]; B = f32[4]");
+    let graph = lowered(
+        "function (A[N], B[N]) -> (O) { O[i: N] = >(A[i] == B[j]); }",
+        "A = i8[4]; B = f32[4]",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0, %1) -> (O = %2)
     %0 = input A : i8[4]  # A
@@ -216,7 +238,10 @@ fn run_time_indices() {
     %1 = input T : i32[4, 6]  # T
     %2 = contract assign [b, t, d] (b: 0..4, t: 0..6, d: 0..4) { @0 = %1[b, t]; v0 = %0[@0, d]; yield v0 } : f32[4, 6, 4]  # O
     ");
-    let graph = lowered("function (G[B, D], T[B]) -> (O) { O[T[b], d: 10, D] = +(G[b, d]); }", "T = i64[4]; D: 4");
+    let graph = lowered(
+        "function (G[B, D], T[B]) -> (O) { O[T[b], d: 10, D] = +(G[b, d]); }",
+        "T = i64[4]; D: 4",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0, %1) -> (O = %2)
     %0 = input G : f32[4, 4]  # G
@@ -258,13 +283,17 @@ fn functions_are_written_out() {
     %4 = mul %0 %3 : f32[2, 4]  # Z in two
     %5 = add %2 %4 : f32[2, 4]  # A
     ");
-    let graph = lowered("function (X[N, M]) -> (Y) { Y[i: N] = +(sigmoid(X[i, j]) * 2); }", "X = f32[2, 2]");
+    let graph = lowered(
+        "function (X[N, M]) -> (Y) { Y[i: N] = +(sigmoid(X[i, j]) * 2); }",
+        "X = f32[2, 2]",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0) -> (Y = %1)
     %0 = input X : f32[2, 2]  # X
     %1 = contract sum [i] (i: 0..2, j: 0..2) { v0 = %0[i, j]; v1 = 0.0 : f32; v2 = cmp_lt v0 v1; v3 = neg v0; v4 = select v2 v0 v3; v5 = exp v4; v6 = 1.0 : f32; v7 = select v2 v5 v6; v8 = add v6 v5; v9 = div v7 v8; v10 = 2.0 : f32; v11 = mul v9 v10; yield v11 } : f32[2]  # Y
     ");
-    let graph = lowered("function (X[N, M]) -> (Y) { Y = builtin_softmax(X, N, M); }", "X = f32[2, 4]");
+    let graph =
+        lowered("function (X[N, M]) -> (Y) { Y = builtin_softmax(X, N, M); }", "X = f32[2, 4]");
     insta::assert_snapshot!(graph, @"
     graph main(%0) -> (Y = %6)
     %0 = input X : f32[2, 4]  # X
@@ -293,8 +322,10 @@ fn functions_on_tensors() {
     %5 = cast %4 : f32[4, 5]  # R
     %6 = add %3 %5 : f32[4, 5]  # R
     ");
-    let graph =
-        lowered("function (X) -> (Y, Z) { Y = shape(X); Z = as_float(reshape(X, 3, 1, 2), 16); }", "X = f32[2, 3]");
+    let graph = lowered(
+        "function (X) -> (Y, Z) { Y = shape(X); Z = as_float(reshape(X, 3, 1, 2), 16); }",
+        "X = f32[2, 3]",
+    );
     insta::assert_snapshot!(graph, @r"
     graph main(%0) -> (Y = %1, Z = %3)
     %0 = input X : f32[2, 3]  # X

@@ -7,13 +7,22 @@ use super::{bindings, lowered};
 /// layers of the entry, and the graph's outputs.
 fn network(source: &str, inputs: &str, parameters: &[(&str, Setting)], training: bool) -> String {
     let checked = tile_lang::check(source);
-    let Some(program) = checked.program else { return format!("unchecked: {:?}", checked.diagnostics) };
+    let Some(program) = checked.program else {
+        return format!("unchecked: {:?}", checked.diagnostics);
+    };
     let mut bindings = bindings(inputs);
-    bindings.parameters = parameters.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+    bindings.parameters =
+        parameters.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
     bindings.training = training;
     let network = match lower(&program, None, &bindings) {
         Ok(network) => network,
-        Err(errors) => return errors.iter().map(|error| super::message(source, error)).collect::<Vec<_>>().join("\n"),
+        Err(errors) => {
+            return errors
+                .iter()
+                .map(|error| super::message(source, error))
+                .collect::<Vec<_>>()
+                .join("\n");
+        }
     };
     network.graph.verify().unwrap();
     network.initial.verify().unwrap();
@@ -158,7 +167,8 @@ fn a_layer_that_is_applied_again_draws_other_numbers() {
         layer Stream()(X) -> (Y) { A = random_stream(); Y = X + A; }
         model M(X) -> (Y) { a = Stream(); Y = a(a(X)); }";
     let text = lowered(source, "X = i32[2]");
-    let constant = |line: &str| Some(line.split_once(" = constant ")?.1.split_once(' ')?.0.to_owned());
+    let constant =
+        |line: &str| Some(line.split_once(" = constant ")?.1.split_once(' ')?.0.to_owned());
     let streams: Vec<String> = text.lines().filter_map(constant).collect();
     assert!(streams.len() == 2 && streams[0] != streams[1], "{text}");
 }

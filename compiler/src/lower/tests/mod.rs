@@ -49,7 +49,9 @@ fn lowered(source: &str, inputs: &str) -> String {
             assert_eq!(Graph::parse(&text).unwrap().to_string(), text);
             text
         }
-        Err(errors) => errors.iter().map(|error| message(source, error)).collect::<Vec<_>>().join("\n"),
+        Err(errors) => {
+            errors.iter().map(|error| message(source, error)).collect::<Vec<_>>().join("\n")
+        }
     }
 }
 
@@ -57,7 +59,8 @@ fn lowered(source: &str, inputs: &str) -> String {
 fn message(source: &str, error: &Diagnostic) -> String {
     let mut text = format!("{}: {}", error.code, error.message);
     for label in &error.labels {
-        let place = source.get(label.span.start as usize..label.span.end as usize).unwrap_or("(library)");
+        let place =
+            source.get(label.span.start as usize..label.span.end as usize).unwrap_or("(library)");
         text += &format!("\n  `{place}` {}", label.text);
     }
     if let Some(help) = &error.help {

@@ -42,9 +42,9 @@ fn step(block: &str, targets: &str, training: bool, weighted: bool) -> Result<Ne
         weights: weighted.then(|| vec![4]),
         ..Targets::default()
     };
-    settings(&program, None)
-        .and_then(|_| train(&program, None, &bound, &targets))
-        .map_err(|errors| errors.iter().map(|error| message(&source, error)).collect::<Vec<_>>().join("\n"))
+    settings(&program, None).and_then(|_| train(&program, None, &bound, &targets)).map_err(
+        |errors| errors.iter().map(|error| message(&source, error)).collect::<Vec<_>>().join("\n"),
+    )
 }
 
 fn wrong(block: &str) -> String {
@@ -119,7 +119,8 @@ fn metrics_of_one_name_are_numbered() {
         metrics = [Count(), Count(), Count()]; weighted_metrics = [Count(), Count()]; }";
     let network = step(block, "Y = f32[4]", true, false).unwrap();
     let found = outputs(&network).into_iter();
-    let named: Vec<&str> = found.filter(|name| name.contains("count") && !name.contains('.')).collect();
+    let named: Vec<&str> =
+        found.filter(|name| name.contains("count") && !name.contains('.')).collect();
     assert_eq!(named, ["count", "count_1", "count_2", "weighted_count", "weighted_count_1"]);
 }
 
@@ -292,12 +293,17 @@ fn without_targets() {
             Z = with_loss(X + W, 0.1 * W);
         }
         train Auto { optimizer = Momentum(); ";
-    let lowered = |block: &str, targets: &str| step(&format!("{model}{block} }}"), targets, true, false);
-    let step_inputs = |block: &str, targets: &str| inputs(&lowered(block, targets).unwrap()).join(" ");
+    let lowered =
+        |block: &str, targets: &str| step(&format!("{model}{block} }}"), targets, true, false);
+    let step_inputs =
+        |block: &str, targets: &str| inputs(&lowered(block, targets).unwrap()).join(" ");
     assert_eq!(step_inputs("targets = inputs; loss = Squares();", ""), "X");
     assert_eq!(step_inputs("targets = inputs; loss = Squares();", "Y = f32[4, 3]"), "X");
     assert_eq!(step_inputs("targets = [none, X]; loss = Squares();", ""), "X");
-    assert_eq!(step_inputs("targets = [none, X]; loss = Squares();", "Y = f32[4, 3]"), "X target Y");
+    assert_eq!(
+        step_inputs("targets = [none, X]; loss = Squares();", "Y = f32[4, 3]"),
+        "X target Y"
+    );
     assert_eq!(step_inputs("loss = [Size(), none]; metrics = [[Largest()], []];", ""), "X");
     assert_eq!(step_inputs("loss = none;", ""), "X");
     let error = |block: &str| lowered(block, "").unwrap_err();
@@ -335,12 +341,23 @@ fn ranges() {
         );
         step(&source, "Y = f32[4]", true, false).map(|network| network.ranges)
     };
-    let range =
-        |low, high, ignored, truncates| InputRange { input: Network::target("Y"), low, high, ignored, truncates };
+    let range = |low, high, ignored, truncates| InputRange {
+        input: Network::target("Y"),
+        low,
+        high,
+        ignored,
+        truncates,
+    };
     let noted = |call| ranged(call).unwrap();
     assert_eq!(noted("with_range(T, 0, 10, none)"), [range(Some(0), Some(10), None, false)]);
-    assert_eq!(noted("with_range(reshape(T, [2, 2]), none, none, -1)"), [range(None, None, Some(-1.0), false)]);
-    assert_eq!(noted("with_range(as_int(T, 32), none, 3, 0)"), [range(None, Some(3), Some(0.0), true)]);
+    assert_eq!(
+        noted("with_range(reshape(T, [2, 2]), none, none, -1)"),
+        [range(None, None, Some(-1.0), false)]
+    );
+    assert_eq!(
+        noted("with_range(as_int(T, 32), none, 3, 0)"),
+        [range(None, Some(3), Some(0.0), true)]
+    );
     assert_eq!(noted("with_range(T + 1, 0, 10, none)"), []);
     assert_eq!(noted("with_range(P, 0, 10, none)"), []);
     let error = ranged("with_range(T, [0], 10, none)").unwrap_err();
@@ -351,5 +368,8 @@ fn ranges() {
         [false, true, true, false, true, false, false]
     );
     let truncated = range(None, Some(3), None, true);
-    assert_eq!([-9.5, 2.9, 3.0, f64::INFINITY].map(|x| truncated.contains(x)), [true, true, false, false]);
+    assert_eq!(
+        [-9.5, 2.9, 3.0, f64::INFINITY].map(|x| truncated.contains(x)),
+        [true, true, false, false]
+    );
 }

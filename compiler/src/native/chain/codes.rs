@@ -92,11 +92,17 @@ pub fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value) -> bool {
     let f32 = |value: Value| dtypes[value] == DType::F32;
     match inst {
         Inst::Unary(op, a) => f32(*a) && unary(*op).is_some(),
-        Inst::Binary(op, a, b) if op.is_comparison() => f32(*a) && f32(*b) && relation(*op, false).is_some(),
-        Inst::Binary(op, a, b) => dtypes[*a] == dtypes[*b] && binary(*op, dtypes[*a], false).is_some(),
+        Inst::Binary(op, a, b) if op.is_comparison() => {
+            f32(*a) && f32(*b) && relation(*op, false).is_some()
+        }
+        Inst::Binary(op, a, b) => {
+            dtypes[*a] == dtypes[*b] && binary(*op, dtypes[*a], false).is_some()
+        }
         Inst::Cast(a) => cast(dtypes[*a], dtypes[value]).is_some(),
         Inst::Select(c, a, b) => dtypes[*c] == DType::Bool && f32(*a) && f32(*b),
-        Inst::Leaf(Leaf::Statistic(Aggregation::Sum | Aggregation::Max | Aggregation::Min, _)) => f32(value),
+        Inst::Leaf(Leaf::Statistic(Aggregation::Sum | Aggregation::Max | Aggregation::Min, _)) => {
+            f32(value)
+        }
         _ => false,
     }
 }

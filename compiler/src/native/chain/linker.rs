@@ -13,7 +13,10 @@ use super::{Chain, Known, Move};
 /// Makes these steps one chain. The values `later` are read after it.
 pub fn link(steps: &[Step], known: Known, later: &HashSet<Value>) -> Step {
     let mut counts: HashMap<Value, usize> = HashMap::new();
-    steps.iter().flat_map(|step| step.action.reads()).for_each(|read| *counts.entry(read).or_default() += 1);
+    steps
+        .iter()
+        .flat_map(|step| step.action.reads())
+        .for_each(|read| *counts.entry(read).or_default() += 1);
     let from = match steps[0].action {
         // A chain starts from a choice's first value, not from its condition.
         Action::Select(_, a, _) => a,
@@ -22,13 +25,17 @@ pub fn link(steps: &[Step], known: Known, later: &HashSet<Value>) -> Step {
     let mut linker = Linker { steps, known, later, counts, moves: Vec::new(), x: from };
     let mut number = 0;
     while let Some(step) = steps.get(number) {
-        number += linker.multiply_add(number).or_else(|| linker.rotate(number)).unwrap_or_else(|| linker.one(step));
+        number += linker
+            .multiply_add(number)
+            .or_else(|| linker.rotate(number))
+            .unwrap_or_else(|| linker.one(step));
     }
     let moves = linker.with_stores();
     let Step { value, register, .. } = steps[steps.len() - 1];
     let stored: HashSet<Value> = moves.iter().filter_map(Move::stored).collect();
     let registers = steps.iter().map(|step| (step.value, step.register));
-    let mut registers: Vec<(Value, usize)> = registers.filter(|(value, _)| stored.contains(value)).collect();
+    let mut registers: Vec<(Value, usize)> =
+        registers.filter(|(value, _)| stored.contains(value)).collect();
     registers.sort_unstable();
     Step { value, register, action: Action::Chain(Box::new(Chain { from, moves, registers })) }
 }
@@ -83,9 +90,14 @@ impl Linker<'_> {
     fn multiply_add(&mut self, number: usize) -> Option<usize> {
         let [product, sum] = self.steps.get(number..number + 2)? else { return None };
         let Action::Binary(BinaryOp::Mul, a, b) = product.action else { return None };
-        let Action::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), c, d) = sum.action else { return None };
+        let Action::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), c, d) = sum.action else {
+            return None;
+        };
         let value = product.value;
-        if self.known.dtypes[value] != DType::F32 || (c == value) == (d == value) || !self.is_only_for_the_next(value) {
+        if self.known.dtypes[value] != DType::F32
+            || (c == value) == (d == value)
+            || !self.is_only_for_the_next(value)
+        {
             return None;
         }
         let term = if c == value { d } else { c };
@@ -135,7 +147,8 @@ impl Linker<'_> {
             }
             Action::Binary(op, a, b) => {
                 let has_swapped = binary(op, dtypes[b], true).is_some();
-                let (other, swapped) = if has_swapped { self.meet(a, b) } else { (b, self.meet(a, a).1) };
+                let (other, swapped) =
+                    if has_swapped { self.meet(a, b) } else { (b, self.meet(a, a).1) };
                 let code = binary(op, dtypes[b], swapped).unwrap_or(Code::Nothing);
                 if code == Code::Div && self.steps.iter().all(|step| step.value != other) {
                     self.push(Move::Divide(other), value);
@@ -158,7 +171,11 @@ impl Linker<'_> {
             }
             Action::Cast(a) => {
                 self.take(a);
-                self.apply(cast(dtypes[a], dtypes[value]).unwrap_or(Code::Nothing), [None; 2], value);
+                self.apply(
+                    cast(dtypes[a], dtypes[value]).unwrap_or(Code::Nothing),
+                    [None; 2],
+                    value,
+                );
             }
             Action::Load(_) | Action::Index(_) | Action::Chain(_) => {}
         }
@@ -174,10 +191,13 @@ impl Linker<'_> {
         for (step, x) in self.moves {
             match (step, all.last_mut()) {
                 // An exponential of a difference that nobody else reads.
-                (Move::Apply(Code::Exp, _), Some(Move::Apply(code @ Code::Sub, _))) => *code = Code::ExpSub,
+                (Move::Apply(Code::Exp, _), Some(Move::Apply(code @ Code::Sub, _))) => {
+                    *code = Code::ExpSub
+                }
                 _ => all.push(step),
             }
-            let is_new = own.contains(&x) && !matches!(step, Move::Aggregate(..) | Move::Compare(..));
+            let is_new =
+                own.contains(&x) && !matches!(step, Move::Aggregate(..) | Move::Compare(..));
             if is_new && (read.contains(&x) || self.later.contains(&x)) && kept.insert(x) {
                 all.push(Move::Keep(x));
             }

@@ -67,7 +67,9 @@ impl Chain {
     /// Returns the register of a value that it stores.
     #[inline]
     pub fn register(&self, value: Value) -> usize {
-        self.registers.binary_search_by_key(&value, |(kept, _)| *kept).map_or(0, |at| self.registers[at].1)
+        self.registers
+            .binary_search_by_key(&value, |(kept, _)| *kept)
+            .map_or(0, |at| self.registers[at].1)
     }
 }
 
@@ -131,7 +133,12 @@ impl Known<'_> {
 }
 
 /// Joins consecutive steps of `linked` values to chains. `results` are read after the last step.
-pub(super) fn joined(steps: Vec<Step>, linked: &[bool], known: Known, results: &[Value]) -> Vec<Step> {
+pub(super) fn joined(
+    steps: Vec<Step>,
+    linked: &[bool],
+    known: Known,
+    results: &[Value],
+) -> Vec<Step> {
     let mut parts: Vec<Vec<Step>> = Vec::new();
     let mut statistics: HashSet<Value> = HashSet::new();
     let mut in_chain = false;
@@ -189,15 +196,23 @@ pub(super) fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Ve
         let early = chains().all(|(number, chain)| {
             let reads_first = chain.from == value && (number, 0) > stored;
             let mut moves = chain.moves.iter().enumerate();
-            !reads_first && moves.all(|(at, step)| (number, at) <= stored || step.reads().all(|read| read != value))
+            !reads_first
+                && moves.all(|(at, step)| {
+                    (number, at) <= stored || step.reads().all(|read| read != value)
+                })
         });
         early && steps.iter().all(|step| !step.action.reads().contains(&value))
     };
     let mut lodgers: Vec<(Value, Value)> = Vec::new();
     for (result, stored) in keeps().filter(|(value, _)| results.contains(value)) {
-        let is_free = |value: Value| !results.contains(&value) && lodgers.iter().all(|(lodger, _)| *lodger != value);
-        let fits = |value: Value| dtypes[value].size() == dtypes[result].size() && is_last_read_before(value, stored);
-        let found = keeps().find(|(value, (number, _))| *number < stored.0 && is_free(*value) && fits(*value));
+        let is_free = |value: Value| {
+            !results.contains(&value) && lodgers.iter().all(|(lodger, _)| *lodger != value)
+        };
+        let fits = |value: Value| {
+            dtypes[value].size() == dtypes[result].size() && is_last_read_before(value, stored)
+        };
+        let found = keeps()
+            .find(|(value, (number, _))| *number < stored.0 && is_free(*value) && fits(*value));
         lodgers.extend(found.map(|(value, _)| (value, result)));
     }
     lodgers

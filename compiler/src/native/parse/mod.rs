@@ -37,7 +37,9 @@ fn variable(name: &str, variables: &Variables) -> Option<usize> {
     let number = || name.get(1..)?.parse::<usize>().ok();
     match name.get(..1)? {
         "a" => number().filter(|number| *number < variables.axes),
-        "q" => number().filter(|number| *number < variables.derived.len()).map(|number| number + variables.axes),
+        "q" => number()
+            .filter(|number| *number < variables.derived.len())
+            .map(|number| number + variables.axes),
         _ => None,
     }
 }
@@ -234,13 +236,17 @@ impl Cursor<'_> {
                 self.expect("]")?;
                 Action::Index(Box::new(self.paced(tape, affine)?))
             }
-            "select" => Action::Select(self.value_number()?, self.value_number()?, self.value_number()?),
+            "select" => {
+                Action::Select(self.value_number()?, self.value_number()?, self.value_number()?)
+            }
             "cast" => Action::Cast(self.value_number()?),
             "statistic" => Action::Statistic(self.aggregation()?, self.value_number()?),
             "chain" => Action::Chain(Box::new(self.chain()?)),
             _ => match (UnaryOp::parse(word), BinaryOp::parse(word)) {
                 (Some(op), _) => Action::Unary(op, self.value_number()?),
-                (_, Some(op)) if op.is_comparison() => Action::Compare(op, self.value_number()?, self.value_number()?),
+                (_, Some(op)) if op.is_comparison() => {
+                    Action::Compare(op, self.value_number()?, self.value_number()?)
+                }
                 (_, Some(op)) => Action::Binary(op, self.value_number()?, self.value_number()?),
                 _ => return Err(format!("`{word}` is not an operation")),
             },
@@ -249,7 +255,8 @@ impl Cursor<'_> {
 
     /// Reads the pace of an expression, which must be what the space gives it.
     fn paced(&mut self, tape: &Tape, affine: Affine) -> Parsed<Lines> {
-        let lines = Lines::through(&tape.space, tape.variables.axes, &tape.variables.derived, vec![affine]);
+        let lines =
+            Lines::through(&tape.space, tape.variables.axes, &tape.variables.derived, vec![affine]);
         self.expect("by")?;
         let step: i64 = self.number()?;
         self.expect("for")?;
@@ -257,7 +264,10 @@ impl Cursor<'_> {
         if (step, run) == (lines.steps[0], lines.run) {
             Ok(lines)
         } else {
-            Err(format!("expected `by {} for {}`, found `by {step} for {run}`", lines.steps[0], lines.run))
+            Err(format!(
+                "expected `by {} for {}`, found `by {step} for {run}`",
+                lines.steps[0], lines.run
+            ))
         }
     }
 
@@ -278,7 +288,9 @@ impl Cursor<'_> {
         let offset = self.paced(tape, affine.clone())?;
         let in_place = self.eat("in place");
         let conditions = self.conditions(&tape.variables)?;
-        let lines = |affines| Lines::through(&tape.space, tape.variables.axes, &tape.variables.derived, affines);
+        let lines = |affines| {
+            Lines::through(&tape.space, tape.variables.axes, &tape.variables.derived, affines)
+        };
         let guarded = lines([affine].into_iter().chain(conditions.iter().cloned()).collect());
         Ok(Reader { operand, offset, conditions: lines(conditions), guarded, dynamic, in_place })
     }
@@ -323,12 +335,15 @@ impl Cursor<'_> {
                 Move::Aggregate(aggregation, stored(self)?)
             }
             _ => {
-                if let Some(relation) = Relation::ALL.into_iter().find(|relation| relation.name() == word) {
+                if let Some(relation) =
+                    Relation::ALL.into_iter().find(|relation| relation.name() == word)
+                {
                     let with = self.value_number()?;
                     self.expect("as")?;
                     return Ok(Move::Compare(relation, with, stored(self)?));
                 }
-                let code = Code::parse(word).ok_or_else(|| format!("`{word}` is not an operation of chains"))?;
+                let code = Code::parse(word)
+                    .ok_or_else(|| format!("`{word}` is not an operation of chains"))?;
                 let mut operands = [None; 2];
                 for operand in &mut operands[..code.operands()] {
                     *operand = Some(self.value_number()?);

@@ -59,7 +59,16 @@ impl Cursor<'_> {
             outputs.push(self.output(&variables, &epilogue)?);
         }
         self.expect("}")?;
-        Ok(NativeProgram { name, operands, outputs, variables, extents, bypass, epilogue, implementation })
+        Ok(NativeProgram {
+            name,
+            operands,
+            outputs,
+            variables,
+            extents,
+            bypass,
+            epilogue,
+            implementation,
+        })
     }
 
     /// Reads `f32[3, 4]`.
@@ -147,7 +156,8 @@ impl Cursor<'_> {
         let image = self.address(variables)?;
         let (origin, images) = (self.after("from")?, self.axes_after("images")?);
         let (lines, pixels) = (self.side("lines")?, self.side("pixels")?);
-        let (channels, filters, filter) = (self.after("channels")?, self.after("filters")?, self.after("along")?);
+        let (channels, filters, filter) =
+            (self.after("channels")?, self.after("filters")?, self.after("along")?);
         self.expect("kernel")?;
         let kernel = self.address(variables)?;
         let terms = self.axes_after("terms")?;
@@ -171,7 +181,10 @@ impl Cursor<'_> {
 
     fn factor(&mut self, variables: &Variables) -> Parsed<Factor> {
         if self.eat("gathered ") {
-            return Ok(Factor::Gathered { address: self.address(variables)?, whole: self.eat("whole") });
+            return Ok(Factor::Gathered {
+                address: self.address(variables)?,
+                whole: self.eat("whole"),
+            });
         }
         self.expect("computed")?;
         let guards = self.conditions(variables)?;
@@ -223,7 +236,8 @@ impl Cursor<'_> {
         self.expect("points")?;
         let points = self.space()?;
         let own = if across { &places } else { &points };
-        let position = if self.eat("position") { vec![self.bracketed(variables)?] } else { Vec::new() };
+        let position =
+            if self.eat("position") { vec![self.bracketed(variables)?] } else { Vec::new() };
         let position = lines(own, variables, position)?;
         let guards = lines(own, variables, self.conditions(variables)?)?;
         self.expect("body")?;
@@ -262,7 +276,8 @@ impl Cursor<'_> {
     }
 
     fn block(&mut self) -> Parsed<Block> {
-        let (rows, area, statistics) = (self.after("rows")?, self.after("area")?, self.after("statistics")?);
+        let (rows, area, statistics) =
+            (self.after("rows")?, self.after("area")?, self.after("statistics")?);
         let turns = self.axes_after("turns")?;
         let shares_rights = self.eat("shares");
         self.expect("{")?;

@@ -45,8 +45,12 @@ pub(super) fn affine(affine: &Affine, axes: usize) -> String {
 }
 
 /// Returns the conjunction of conditions, after `where`.
-pub(super) fn conditions<'a>(conditions: impl IntoIterator<Item = &'a Affine>, axes: usize) -> String {
-    let all: Vec<String> = conditions.into_iter().map(|c| format!("{} >= 0", affine(c, axes))).collect();
+pub(super) fn conditions<'a>(
+    conditions: impl IntoIterator<Item = &'a Affine>,
+    axes: usize,
+) -> String {
+    let all: Vec<String> =
+        conditions.into_iter().map(|c| format!("{} >= 0", affine(c, axes))).collect();
     if all.is_empty() { String::new() } else { format!(" where {}", all.join(", ")) }
 }
 
@@ -68,7 +72,12 @@ impl fmt::Display for Variables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "variables {} loops from {}", self.axes, self.loops)?;
         for (number, derived) in self.derived.iter().enumerate() {
-            write!(f, ", q{number} = [{}] / {}", affine(&derived.numerator, self.axes), derived.denominator)?;
+            write!(
+                f,
+                ", q{number} = [{}] / {}",
+                affine(&derived.numerator, self.axes),
+                derived.denominator
+            )?;
         }
         Ok(())
     }
@@ -91,16 +100,21 @@ impl fmt::Display for Chain {
         let to = |value: Value| format!("v{value} in r{}", self.register(value));
         let moves = self.moves.iter().map(|step| match *step {
             Move::Apply(code, operands) => {
-                let operands: String = operands.iter().flatten().map(|operand| format!(" v{operand}")).collect();
+                let operands: String =
+                    operands.iter().flatten().map(|operand| format!(" v{operand}")).collect();
                 format!("{}{operands}", code.name())
             }
             Move::Divide(by) => format!("divide v{by}"),
             Move::Replace { condition, when, by } => {
                 format!("replace v{by} {} v{condition}", if when { "where" } else { "unless" })
             }
-            Move::Compare(relation, with, value) => format!("{} v{with} as {}", relation.name(), to(value)),
+            Move::Compare(relation, with, value) => {
+                format!("{} v{with} as {}", relation.name(), to(value))
+            }
             Move::Keep(value) => format!("keep {}", to(value)),
-            Move::Aggregate(aggregation, value) => format!("aggregate {} as {}", aggregation.name(), to(value)),
+            Move::Aggregate(aggregation, value) => {
+                format!("aggregate {} as {}", aggregation.name(), to(value))
+            }
         });
         write!(f, "chain v{} {{ {} }}", self.from, moves.collect::<Vec<String>>().join("; "))
     }
@@ -110,9 +124,13 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Load(reader) => reader.fmt(f),
-            Action::Index(lines) => write!(f, "index [{}]{}", affine(&lines.expressions[0], lines.axes), pace(lines)),
+            Action::Index(lines) => {
+                write!(f, "index [{}]{}", affine(&lines.expressions[0], lines.axes), pace(lines))
+            }
             Action::Unary(op, a) => write!(f, "{} v{a}", op.name()),
-            Action::Binary(op, a, b) | Action::Compare(op, a, b) => write!(f, "{} v{a} v{b}", op.name()),
+            Action::Binary(op, a, b) | Action::Compare(op, a, b) => {
+                write!(f, "{} v{a} v{b}", op.name())
+            }
             Action::Select(c, a, b) => write!(f, "select v{c} v{a} v{b}"),
             Action::Cast(a) => write!(f, "cast v{a}"),
             Action::Statistic(aggregation, a) => write!(f, "statistic {} v{a}", aggregation.name()),
@@ -152,7 +170,11 @@ impl fmt::Display for Tape {
             writeln!(f, "    given v{value} in r{register}")?;
         }
         for (step, period) in &self.steady {
-            writeln!(f, "    steady v{} in r{} every {period} = {}", step.value, step.register, step.action)?;
+            writeln!(
+                f,
+                "    steady v{} in r{} every {period} = {}",
+                step.value, step.register, step.action
+            )?;
         }
         for step in &self.steps {
             writeln!(f, "    v{} in r{} = {}", step.value, step.register, step.action)?;

@@ -30,7 +30,13 @@ fn space(space: &Space) -> String {
 impl fmt::Display for NativeProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "native {} {{", self.name)?;
-        writeln!(f, "    axes {:?} {}{}", self.extents, self.variables, flag(self.bypass, "bypass"))?;
+        writeln!(
+            f,
+            "    axes {:?} {}{}",
+            self.extents,
+            self.variables,
+            flag(self.bypass, "bypass")
+        )?;
         for (number, operand) in self.operands.iter().enumerate() {
             writeln!(f, "    in{number}: {operand}")?;
         }
@@ -69,14 +75,23 @@ impl NativeOutput {
 
 impl Address {
     fn text(&self, axes: usize) -> String {
-        format!("in{}[{}]{}", self.operand, affine(&self.offset, axes), conditions(&self.conditions, axes))
+        format!(
+            "in{}[{}]{}",
+            self.operand,
+            affine(&self.offset, axes),
+            conditions(&self.conditions, axes)
+        )
     }
 }
 
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Side { extent, stride, place, within, reversed } = self;
-        write!(f, "{extent} stride {stride} place {place} within {} .. {}", within.start, within.end)?;
+        write!(
+            f,
+            "{extent} stride {stride} place {place} within {} .. {}",
+            within.start, within.end
+        )?;
         f.write_str(&flag(*reversed, "reversed"))
     }
 }
@@ -84,8 +99,18 @@ impl fmt::Display for Side {
 impl Winograd {
     fn text(&self, axes: usize) -> String {
         let lines = [
-            format!("winograd window {} tile {}{} {{", self.taps, self.tile, flag(self.packs, "packs")),
-            format!("image {} from {} images {:?}", self.image.text(axes), self.origin, self.images),
+            format!(
+                "winograd window {} tile {}{} {{",
+                self.taps,
+                self.tile,
+                flag(self.packs, "packs")
+            ),
+            format!(
+                "image {} from {} images {:?}",
+                self.image.text(axes),
+                self.origin,
+                self.images
+            ),
             format!("lines {}", self.lines),
             format!("pixels {}", self.pixels),
             format!("channels {} filters {} along {}", self.channels, self.filters, self.filter),
@@ -98,9 +123,15 @@ impl Winograd {
 impl Factor {
     fn text(&self, axes: usize) -> String {
         match self {
-            Factor::Gathered { address, whole } => format!("gathered {}{}", address.text(axes), flag(*whole, "whole")),
+            Factor::Gathered { address, whole } => {
+                format!("gathered {}{}", address.text(axes), flag(*whole, "whole"))
+            }
             Factor::Computed { tape, guards } => {
-                format!("computed{} by {}", conditions(&guards.expressions, axes), indented(tape, 2))
+                format!(
+                    "computed{} by {}",
+                    conditions(&guards.expressions, axes),
+                    indented(tape, 2)
+                )
             }
         }
     }
@@ -110,7 +141,12 @@ impl Product {
     fn text(&self, axes: usize) -> String {
         let Product { batch, rows, columns, terms, .. } = self;
         let lines = [
-            format!("product {}{} window {} {{", self.dtype, flag(self.packs, "packs"), self.window_bytes),
+            format!(
+                "product {}{} window {} {{",
+                self.dtype,
+                flag(self.packs, "packs"),
+                self.window_bytes
+            ),
             format!("batch {batch:?} rows {rows:?} columns {columns:?} terms {terms:?}"),
             format!("left {}", self.left.text(axes)),
             format!("right {}", self.right.text(axes)),
@@ -122,7 +158,8 @@ impl Product {
 impl Direct {
     fn text(&self, axes: usize) -> String {
         let rows = self.rows.map_or_else(String::new, |axis| format!(" rows along {axis}"));
-        let mut lines = vec![format!("direct {}{rows} taps {} {{", self.form.name(), space(&self.taps))];
+        let mut lines =
+            vec![format!("direct {}{rows} taps {} {{", self.form.name(), space(&self.taps))];
         lines.push(format!("x {}", self.x.text(axes)));
         lines.extend(self.w.as_ref().map(|w| format!("w {}", w.text(axes))));
         if !self.conditions.is_empty() {
@@ -140,7 +177,9 @@ impl Reduction {
             format!("reduction {} {} {order} {{", self.aggregation.name(), self.dtype),
             format!("places {} points {}", space(&self.places), space(&self.points)),
         ];
-        lines.extend(self.position.expressions.iter().map(|p| format!("position [{}]", affine(p, axes))));
+        lines.extend(
+            self.position.expressions.iter().map(|p| format!("position [{}]", affine(p, axes))),
+        );
         if !self.guards.is_empty() {
             lines.push(conditions(&self.guards.expressions, axes).trim_start().to_owned());
         }
@@ -162,7 +201,8 @@ impl Scatter {
 
 impl Attention {
     fn text(&self) -> String {
-        let of_rows: Vec<&str> = self.of_rows.iter().map(|&of_rows| if of_rows { "rows" } else { "places" }).collect();
+        let of_rows: Vec<&str> =
+            self.of_rows.iter().map(|&of_rows| if of_rows { "rows" } else { "places" }).collect();
         let mut lines = vec![format!("attention [{}] {{", of_rows.join(", "))];
         lines.extend(self.blocks.iter().map(|block| indented(block, 2)));
         lines.join("\n        ") + "\n    }"
@@ -173,7 +213,10 @@ impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Block { statistics, rows, area, turns, .. } = self;
         let shares = flag(self.shares_rights, "shares");
-        writeln!(f, "block rows {rows} area {area} statistics {statistics} turns {turns:?}{shares} {{")?;
+        writeln!(
+            f,
+            "block rows {rows} area {area} statistics {statistics} turns {turns:?}{shares} {{"
+        )?;
         for scores in &self.scores {
             writeln!(f, "    {}", indented(scores, 1))?;
         }

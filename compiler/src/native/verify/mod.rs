@@ -45,13 +45,23 @@ impl Tape {
     /// operands.
     pub fn verify(&self, operands: &[TensorType]) -> Checked {
         let count = self.dtypes.len();
-        let mut walk =
-            Walk { tape: self, operands, homes: vec![Home::Nowhere; count], holds: vec![None; self.registers.len()] };
-        ensure(self.longest > 0 && self.registers.len() > WRITTEN, || "a tape without room for a chunk".into())?;
-        ensure(self.space.axes().end <= self.variables.axes, || "a space of axes that there are not".into())?;
+        let mut walk = Walk {
+            tape: self,
+            operands,
+            homes: vec![Home::Nowhere; count],
+            holds: vec![None; self.registers.len()],
+        };
+        ensure(self.longest > 0 && self.registers.len() > WRITTEN, || {
+            "a tape without room for a chunk".into()
+        })?;
+        ensure(self.space.axes().end <= self.variables.axes, || {
+            "a space of axes that there are not".into()
+        })?;
         for &(value, register, scalar) in &self.constants {
             walk.has_room(value, register, 0)?;
-            ensure(scalar.dtype == self.dtypes[value], || format!("v{value} is a constant of another type"))?;
+            ensure(scalar.dtype == self.dtypes[value], || {
+                format!("v{value} is a constant of another type")
+            })?;
             walk.homes[value] = Home::Kept;
         }
         for (number, (step, period)) in self.steady.iter().enumerate() {
@@ -61,12 +71,16 @@ impl Tape {
                 let earlier = self.steady[..number].iter().any(|(other, _)| other.value == *read);
                 earlier || self.constants.iter().any(|(constant, ..)| constant == read)
             };
-            ensure(step.action.reads().iter().all(is_kept), || format!("v{} is not steady", step.value))?;
+            ensure(step.action.reads().iter().all(is_kept), || {
+                format!("v{} is not steady", step.value)
+            })?;
             walk.homes[step.value] = Home::Kept;
         }
         for &(value, register) in &self.given {
             walk.has_room(value, register, 0)?;
-            ensure([ACCUMULATOR, WRITTEN].contains(&register), || format!("v{value} is given in r{register}"))?;
+            ensure([ACCUMULATOR, WRITTEN].contains(&register), || {
+                format!("v{value} is given in r{register}")
+            })?;
             walk.homes[value] = Home::Kept;
         }
         self.steps.iter().try_for_each(|step| walk.step(step))?;
@@ -84,9 +98,12 @@ impl Walk<'_> {
 
     /// Checks that a register has room for a chunk of a value, and for a period of it.
     fn has_room(&self, value: Value, register: usize, period: usize) -> Checked {
-        let bytes = self.tape.longest.saturating_add(period).saturating_mul(self.dtype(value)?.size());
+        let bytes =
+            self.tape.longest.saturating_add(period).saturating_mul(self.dtype(value)?.size());
         let has = self.tape.registers.get(register).copied().unwrap_or(0);
-        ensure(has >= bytes, || format!("v{value} needs {bytes} bytes in r{register}, which has {has}"))
+        ensure(has >= bytes, || {
+            format!("v{value} needs {bytes} bytes in r{register}, which has {has}")
+        })
     }
 
     /// Checks that a value is made, and still where it was.
@@ -105,10 +122,14 @@ impl Walk<'_> {
 
     fn make(&mut self, value: Value, register: usize, others: Vec<Value>) -> Checked {
         self.has_room(value, register, 0)?;
-        ensure(register > WRITTEN, || format!("v{value} is made in r{register}, which the caller fills"))?;
+        ensure(register > WRITTEN, || {
+            format!("v{value} is made in r{register}, which the caller fills")
+        })?;
         let kept = self.tape.constants.iter().map(|(_, register, _)| *register);
         let mut kept = kept.chain(self.tape.steady.iter().map(|(step, _)| step.register));
-        ensure(!kept.any(|other| other == register), || format!("v{value} is made in r{register}, which is kept"))?;
+        ensure(!kept.any(|other| other == register), || {
+            format!("v{value} is made in r{register}, which is kept")
+        })?;
         self.holds[register] = Some(value);
         self.homes[value] = Home::In(register, others);
         Ok(())
@@ -121,7 +142,9 @@ impl Walk<'_> {
         let reads = step.action.reads();
         reads.iter().try_for_each(|read| self.read(*read))?;
         let shares = |read: &Value| matches!(self.homes[*read], Home::In(register, _) if register == step.register);
-        ensure(!reads.iter().any(shares), || format!("v{} is made in a register that it reads", step.value))?;
+        ensure(!reads.iter().any(shares), || {
+            format!("v{} is made in a register that it reads", step.value)
+        })?;
         self.types(step)?;
         let others = match step.action {
             // It may be an alias of either.
@@ -144,8 +167,13 @@ impl Walk<'_> {
             match *step {
                 Move::Apply(code, operands) => {
                     let count = operands.iter().flatten().count();
-                    ensure(count == code.operands(), || format!("`{}` has {count} operands", code.name()))?;
-                    operands.into_iter().flatten().try_for_each(|operand| is_word(self, operand))?;
+                    ensure(count == code.operands(), || {
+                        format!("`{}` has {count} operands", code.name())
+                    })?;
+                    operands
+                        .into_iter()
+                        .flatten()
+                        .try_for_each(|operand| is_word(self, operand))?;
                     let is_integer = operands[0].is_none_or(|a| self.tape.dtypes[a] != DType::F32);
                     let fits = !matches!(code, Code::Word(_)) || is_integer;
                     ensure(fits, || format!("`{}` of a float", code.name()))?;
@@ -158,7 +186,9 @@ impl Walk<'_> {
                 }
                 Move::Compare(_, with, value) => {
                     is_word(self, with)?;
-                    ensure(self.dtype(value)? == DType::Bool, || format!("v{value} is a comparison, and not bool"))?;
+                    ensure(self.dtype(value)? == DType::Bool, || {
+                        format!("v{value} is a comparison, and not bool")
+                    })?;
                 }
                 Move::Keep(value) | Move::Aggregate(_, value) => is_word(self, value)?,
             }
@@ -183,8 +213,12 @@ impl Walk<'_> {
             }
             Action::Unary(_, a) | Action::Statistic(_, a) => of(*a)? == dtype,
             Action::Binary(_, a, b) => of(*a)? == dtype && of(*b)? == dtype,
-            Action::Compare(op, a, b) => op.is_comparison() && of(*a)? == of(*b)? && dtype == DType::Bool,
-            Action::Select(c, a, b) => of(*c)? == DType::Bool && of(*a)? == dtype && of(*b)? == dtype,
+            Action::Compare(op, a, b) => {
+                op.is_comparison() && of(*a)? == of(*b)? && dtype == DType::Bool
+            }
+            Action::Select(c, a, b) => {
+                of(*c)? == DType::Bool && of(*a)? == dtype && of(*b)? == dtype
+            }
             Action::Cast(a) => of(*a).is_ok(),
             Action::Chain(_) => false,
         };
@@ -193,22 +227,32 @@ impl Walk<'_> {
 
     fn reader(&self, value: Value, reader: &Reader) -> Checked {
         let operand = self.operands.get(reader.operand);
-        let operand = operand.ok_or_else(|| format!("v{value} reads in{}, which there is not", reader.operand))?;
+        let operand = operand
+            .ok_or_else(|| format!("v{value} reads in{}, which there is not", reader.operand))?;
         ensure(operand.dtype == self.dtype(value)?, || format!("v{value} reads {operand}"))?;
-        [&reader.offset, &reader.conditions, &reader.guarded].into_iter().try_for_each(|lines| self.lines(lines))?;
+        [&reader.offset, &reader.conditions, &reader.guarded]
+            .into_iter()
+            .try_for_each(|lines| self.lines(lines))?;
         let joined = reader.offset.expressions.iter().chain(&reader.conditions.expressions);
         let joins = reader.offset.expressions.len() == 1 && joined.eq(&reader.guarded.expressions);
         ensure(joins, || format!("v{value} reads with other conditions than it has"))?;
-        let is_typed = |(index, dtype, _): &(Value, DType, i64)| self.dtype(*index) == Ok(*dtype) && dtype.is_integer();
-        ensure(reader.dynamic.iter().all(is_typed), || format!("v{value} has an index of another type"))
+        let is_typed = |(index, dtype, _): &(Value, DType, i64)| {
+            self.dtype(*index) == Ok(*dtype) && dtype.is_integer()
+        };
+        ensure(reader.dynamic.iter().all(is_typed), || {
+            format!("v{value} has an index of another type")
+        })
     }
 
     /// Checks that lines are those of their expressions.
     fn lines(&self, lines: &Lines) -> Checked {
         let variables = &self.tape.variables;
-        let known = lines.expressions.iter().flat_map(|e| e.variables()).all(|v| v < variables.count());
+        let known =
+            lines.expressions.iter().flat_map(|e| e.variables()).all(|v| v < variables.count());
         ensure(known, || "an address names a variable that there is not".into())?;
-        let through = |expressions| Lines::through(&self.tape.space, variables.axes, &variables.derived, expressions);
+        let through = |expressions| {
+            Lines::through(&self.tape.space, variables.axes, &variables.derived, expressions)
+        };
         let same = *lines == through(lines.expressions.clone());
         ensure(same, || "an address has another pace than its expressions".into())
     }
@@ -216,20 +260,31 @@ impl Walk<'_> {
     /// Checks what follows the steps.
     fn ending(&self) -> Checked {
         let tape = self.tape;
-        ensure(tape.direct.len() == tape.results.len(), || "results without an order of stores".into())?;
+        ensure(tape.direct.len() == tape.results.len(), || {
+            "results without an order of stores".into()
+        })?;
         for &(lodger, result) in &tape.lodgers {
-            let fits = self.dtype(lodger)?.size() == self.dtype(result)?.size() && tape.results.contains(&result);
+            let fits = self.dtype(lodger)?.size() == self.dtype(result)?.size()
+                && tape.results.contains(&result);
             ensure(fits, || format!("v{lodger} is stored with v{result}"))?;
         }
-        let is_chain = |number: usize| matches!(tape.steps.get(number), Some(Step { action: Action::Chain(_), .. }));
-        ensure(tape.longest_chain.is_none_or(is_chain), || "prefetches in a step that is no chain".into())?;
+        let is_chain = |number: usize| {
+            matches!(tape.steps.get(number), Some(Step { action: Action::Chain(_), .. }))
+        };
+        ensure(tape.longest_chain.is_none_or(is_chain), || {
+            "prefetches in a step that is no chain".into()
+        })?;
         for term in tape.fused.iter().flat_map(|fused| fused.terms).flatten() {
             let fits = match term {
                 Term::Kept { register, period } => {
                     let bytes = tape.longest.saturating_add(if period == 1 { 0 } else { period });
-                    tape.registers.get(register).is_some_and(|has| *has >= bytes.saturating_mul(size_of::<f32>()))
+                    tape.registers
+                        .get(register)
+                        .is_some_and(|has| *has >= bytes.saturating_mul(size_of::<f32>()))
                 }
-                Term::AtPlace(operand) => self.operands.get(operand).is_some_and(|ty| ty.dtype == DType::F32),
+                Term::AtPlace(operand) => {
+                    self.operands.get(operand).is_some_and(|ty| ty.dtype == DType::F32)
+                }
             };
             ensure(fits, || format!("a fused term {term}"))?;
         }

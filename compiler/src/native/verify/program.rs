@@ -40,10 +40,16 @@ impl NativeProgram {
             Implementation::Reduction(reduction) => self.reduction(reduction)?,
             Implementation::Attention(attention) => return self.attention(attention),
         }
-        ensure(self.epilogue.results.len() == self.outputs.len(), || "not one result for each output".into())?;
-        for (number, (output, &result)) in self.outputs.iter().zip(&self.epilogue.results).enumerate() {
+        ensure(self.epilogue.results.len() == self.outputs.len(), || {
+            "not one result for each output".into()
+        })?;
+        for (number, (output, &result)) in
+            self.outputs.iter().zip(&self.epilogue.results).enumerate()
+        {
             let dtype = self.epilogue.dtypes.get(result);
-            ensure(dtype == Some(&output.ty.dtype), || format!("out{number} has another type than its result"))?;
+            ensure(dtype == Some(&output.ty.dtype), || {
+                format!("out{number} has another type than its result")
+            })?;
         }
         self.positions()
     }
@@ -62,7 +68,9 @@ impl NativeProgram {
                 }
             }
             let same = |operand: usize| self.operands.get(operand) == Some(&output.ty);
-            ensure(output.over.is_none_or(same), || format!("out{number} is written over another type"))?;
+            ensure(output.over.is_none_or(same), || {
+                format!("out{number} is written over another type")
+            })?;
         }
         Ok(())
     }
@@ -81,7 +89,9 @@ impl NativeProgram {
 
     fn lines(&self, lines: &Lines, space: &Space) -> Checked {
         lines.expressions.iter().try_for_each(|expression| self.expression(expression))?;
-        let through = |expressions| Lines::through(space, self.variables.axes, &self.variables.derived, expressions);
+        let through = |expressions| {
+            Lines::through(space, self.variables.axes, &self.variables.derived, expressions)
+        };
         let same = *lines == through(lines.expressions.clone());
         ensure(same, || "an address has another pace than its expressions".into())
     }
@@ -105,7 +115,9 @@ impl NativeProgram {
 
     fn winograd(&self, winograd: &Winograd) -> Checked {
         let Winograd { taps, tile, image, kernel, .. } = winograd;
-        ensure(Winograd::FORMS.contains(&(*taps, *tile)), || format!("no tiles of {tile} for windows of {taps}"))?;
+        ensure(Winograd::FORMS.contains(&(*taps, *tile)), || {
+            format!("no tiles of {tile} for windows of {taps}")
+        })?;
         self.axes(winograd.images.iter().chain(&winograd.terms).chain([&winograd.filter]))?;
         let terms = self.points(&winograd.terms) == taps * taps * winograd.channels;
         ensure(terms, || "a kernel of other terms than the window has".into())?;
@@ -116,7 +128,8 @@ impl NativeProgram {
     fn product(&self, product: &Product) -> Checked {
         let Product { batch, rows, columns, terms, dtype, .. } = product;
         ensure(matches!(dtype, DType::F32 | DType::F64), || format!("a product of {dtype}"))?;
-        let mut axes: Vec<usize> = [batch, rows, columns, terms].into_iter().flatten().copied().collect();
+        let mut axes: Vec<usize> =
+            [batch, rows, columns, terms].into_iter().flatten().copied().collect();
         self.axes(&axes)?;
         let free = self.points(batch) * self.points(rows) * self.points(columns);
         ensure(free == self.places(), || "a product of other places".into())?;
@@ -128,7 +141,8 @@ impl NativeProgram {
                 Factor::Computed { tape, guards } => {
                     self.tape(tape)?;
                     self.lines(guards, &tape.space)?;
-                    let typed = matches!(tape.results[..], [result] if tape.dtypes[result] == *dtype);
+                    let typed =
+                        matches!(tape.results[..], [result] if tape.dtypes[result] == *dtype);
                     ensure(typed, || "a factor of another type".into())?;
                 }
             }
@@ -137,12 +151,17 @@ impl NativeProgram {
     }
 
     fn direct(&self, direct: &Direct) -> Checked {
-        let Some(last) = self.epilogue.space.axes().next_back() else { return Err("no axis of columns".into()) };
-        ensure(direct.rows.is_none_or(|rows| rows + 1 == last), || "rows along another axis".into())?;
+        let Some(last) = self.epilogue.space.axes().next_back() else {
+            return Err("no axis of columns".into());
+        };
+        ensure(direct.rows.is_none_or(|rows| rows + 1 == last), || {
+            "rows along another axis".into()
+        })?;
         self.space(&direct.taps)?;
         let factors = || [&direct.x].into_iter().chain(&direct.w);
         factors().try_for_each(|address| self.address(address, DType::F32))?;
-        let contiguous = factors().all(|address| (0..=1).contains(&address.offset.coefficient(last)));
+        let contiguous =
+            factors().all(|address| (0..=1).contains(&address.offset.coefficient(last)));
         ensure(contiguous, || "elements that are apart".into())?;
         direct.conditions.iter().try_for_each(|condition| self.expression(condition))
     }
@@ -160,21 +179,27 @@ impl NativeProgram {
         ensure(reduction.position.is_empty() != is_arg, || "a position without need".into())?;
         let typed = match body.results[..] {
             [value] => body.dtypes[value] == reduction.dtype,
-            [value, counts] => body.dtypes[value] == reduction.dtype && body.dtypes[counts] == DType::Bool,
+            [value, counts] => {
+                body.dtypes[value] == reduction.dtype && body.dtypes[counts] == DType::Bool
+            }
             _ => false,
         };
         ensure(typed, || "a body of other types".into())
     }
 
     fn attention(&self, attention: &Attention) -> Checked {
-        ensure(attention.of_rows.len() == self.outputs.len(), || "an output without a kind".into())?;
+        ensure(attention.of_rows.len() == self.outputs.len(), || {
+            "an output without a kind".into()
+        })?;
         let of_rows = attention.of_rows.iter().filter(|of_rows| **of_rows).count();
         for block in &attention.blocks {
             let Block { scores, weights, product, statistics, .. } = block;
             ensure(!block.turns.is_empty(), || "a block without a loop".into())?;
             scores.iter().chain([weights, product]).try_for_each(NativeProgram::verify)?;
             let count = self.operands.len();
-            let reads = scores.iter().all(|stage| stage.operands.len() == count && stage.outputs.len() == 1)
+            let reads = scores
+                .iter()
+                .all(|stage| stage.operands.len() == count && stage.outputs.len() == 1)
                 && weights.operands.len() == count + scores.len()
                 && weights.outputs.len() == 1 + statistics + of_rows
                 && product.operands.len() == count + 1 + statistics

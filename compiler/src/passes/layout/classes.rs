@@ -28,7 +28,10 @@ impl Classes {
         let (channels, others) = (HashSet::new(), HashSet::new());
         let mut classes = Classes { first, classes: UnionFind::new(count), channels, others };
         order.iter().for_each(|id| classes.relate(graph, *id, products.get(id)));
-        products.values().filter(|product| product.has_window).for_each(|product| classes.learn(product));
+        products
+            .values()
+            .filter(|product| product.has_window)
+            .for_each(|product| classes.learn(product));
         // Conclusions from one product, or axes joined by a reshape, may determine others.
         loop {
             let (channels, others) = (classes.of(&classes.channels), classes.of(&classes.others));
@@ -64,7 +67,8 @@ impl Classes {
     }
 
     fn learn(&mut self, product: &Product) {
-        let of = |axes: &[(NodeId, usize)]| axes.iter().map(|&axis| self.axis(axis)).collect::<Vec<_>>();
+        let of =
+            |axes: &[(NodeId, usize)]| axes.iter().map(|&axis| self.axis(axis)).collect::<Vec<_>>();
         let (channels, others) = (of(&product.channels), of(&product.others));
         self.channels.extend(channels);
         self.others.extend(others);
@@ -87,16 +91,22 @@ impl Classes {
             Op::Contraction(op) => {
                 if op.default {
                     let default = operands[operands.len() - 1];
-                    (0..op.output.len()).for_each(|axis| _ = self.unite((default, axis), (id, axis)));
+                    (0..op.output.len())
+                        .for_each(|axis| _ = self.unite((default, axis), (id, axis)));
                 }
                 if op.accesses.len() > 1 && op.is_sum_of_products() && product.is_none() {
                     return;
                 }
                 let accesses = op.accesses.iter().map(|access| (operands[access.operand], access));
-                for (operand, access) in accesses.filter(|(operand, _)| product.is_none_or(|p| p.tensor == *operand)) {
+                for (operand, access) in
+                    accesses.filter(|(operand, _)| product.is_none_or(|p| p.tensor == *operand))
+                {
                     for (axis, index) in access.index.iter().enumerate() {
                         for (place, output) in op.output.iter().enumerate() {
-                            if output.variables().any(|v| op.indices[v].varies() && index.affine.coefficient(v) != 0) {
+                            if output
+                                .variables()
+                                .any(|v| op.indices[v].varies() && index.affine.coefficient(v) != 0)
+                            {
                                 self.unite((operand, axis), (id, place));
                             }
                         }
@@ -160,7 +170,8 @@ impl Classes {
         }
         let stays = |id: NodeId| {
             let op = &graph.node(id).op;
-            let is_free = is_elementwise(op) || matches!(op, Op::Reshape | Op::Contraction(_) | Op::Index { .. });
+            let is_free = is_elementwise(op)
+                || matches!(op, Op::Reshape | Op::Contraction(_) | Op::Index { .. });
             !is_free || graph.is_output(id) && !of_windows.contains(&id)
         };
         let read = products.values().filter(|product| product.has_window && stays(product.tensor));
@@ -172,10 +183,12 @@ impl Classes {
 /// Splits a reshape into its smallest independent parts: pairs of lists of axes with equal numbers
 /// of elements. Axes of size 1 are left out.
 pub(super) fn parts(from: &[usize], to: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
-    let long = |shape: &[usize]| (0..shape.len()).filter(|&axis| shape[axis] != 1).collect::<Vec<_>>();
+    let long =
+        |shape: &[usize]| (0..shape.len()).filter(|&axis| shape[axis] != 1).collect::<Vec<_>>();
     let (mut parts, mut last) = (Vec::new(), (Vec::new(), Vec::new()));
     let (mut left, mut right) = (1, 1);
-    let (mut sources, mut targets) = (long(from).into_iter().peekable(), long(to).into_iter().peekable());
+    let (mut sources, mut targets) =
+        (long(from).into_iter().peekable(), long(to).into_iter().peekable());
     while sources.peek().is_some() || targets.peek().is_some() {
         if left <= right
             && let Some(axis) = sources.next()

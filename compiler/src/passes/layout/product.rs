@@ -51,7 +51,11 @@ impl Product {
         let [a, b] = &op.accesses[..] else { return None };
         let node = |access: usize| operands[op.accesses[access].operand];
         let is_of_two = op.is_sum_of_products()
-            && op.body.insts.iter().all(|(inst, _)| !matches!(inst, Inst::Leaf(ContractionLeaf::Index(_))));
+            && op
+                .body
+                .insts
+                .iter()
+                .all(|(inst, _)| !matches!(inst, Inst::Leaf(ContractionLeaf::Index(_))));
         let (tensor, weight) = match (kept.contains(&node(0)), kept.contains(&node(1))) {
             (false, true) => (a, b),
             (true, false) => (b, a),
@@ -61,7 +65,9 @@ impl Product {
             return None;
         }
         let of_result = |v: usize| op.output.iter().any(|place| place.coefficient(v) != 0);
-        let long = |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).collect::<Vec<usize>>();
+        let long = |affine: &Affine| {
+            affine.variables().filter(|&v| op.indices[v].varies()).collect::<Vec<usize>>()
+        };
         let of_weight = |v: usize| weight.mentions(v);
         // Taps are no channels. A convolution reads at an index of a place plus a tap; a transposed
         // convolution writes there.
@@ -88,7 +94,8 @@ impl Product {
         };
         let of_tensor = tensor.index.iter().map(|index| &index.affine).enumerate();
         let of_tensor = of_tensor.map(|(axis, affine)| ((product.tensor, axis), affine));
-        let all = of_tensor.chain(op.output.iter().enumerate().map(|(axis, affine)| ((id, axis), affine)));
+        let all = of_tensor
+            .chain(op.output.iter().enumerate().map(|(axis, affine)| ((id, axis), affine)));
         for (axis, affine) in all {
             let variables = long(affine);
             let is_channel = variables.iter().all(|&v| of_weight(v) && !taps.contains(&v));
@@ -98,10 +105,15 @@ impl Product {
                 (_, false) => product.others.push(axis),
             }
         }
-        let is_summed = |v: usize| of_weight(v) && !of_result(v) && !taps.contains(&v) && op.indices[v].varies();
+        let is_summed = |v: usize| {
+            of_weight(v) && !of_result(v) && !taps.contains(&v) && op.indices[v].varies()
+        };
         if product.has_window && !(0..op.indices.len()).any(is_summed) {
-            let is_tap =
-                |axis: &usize| !long(&weight.index[*axis].affine).iter().any(|v| of_result(*v) && !taps.contains(v));
+            let is_tap = |axis: &usize| {
+                !long(&weight.index[*axis].affine)
+                    .iter()
+                    .any(|v| of_result(*v) && !taps.contains(v))
+            };
             let (first, last): (Order, Order) = (0..weight.index.len()).partition(is_tap);
             product.weight = Some((weight.operand, first.into_iter().chain(last).collect()));
         }

@@ -39,7 +39,9 @@ impl<'a> Rewriter<'a> {
     /// Returns the shape of a node before the pass.
     fn plain_shape(&self, id: NodeId) -> Vec<usize> {
         let shape = self.graph.shape(id);
-        self.orders.get(&id).map_or_else(|| shape.to_vec(), |order| permuted(shape, &inverse(order)))
+        self.orders
+            .get(&id)
+            .map_or_else(|| shape.to_vec(), |order| permuted(shape, &inverse(order)))
     }
 
     /// Rewrites a node in its new order. Its operands must have theirs already.
@@ -53,7 +55,8 @@ impl<'a> Rewriter<'a> {
         let shape = permuted(&ty.shape, &order);
         let operands: Vec<NodeId> = match &mut op {
             Op::Contraction(op) => {
-                let mut orders: Vec<Order> = operands.iter().map(|&operand| self.order(operand)).collect();
+                let mut orders: Vec<Order> =
+                    operands.iter().map(|&operand| self.order(operand)).collect();
                 for (number, order) in self.read.get(&id).into_iter().flatten() {
                     orders[*number].clone_from(order);
                 }
@@ -65,9 +68,15 @@ impl<'a> Rewriter<'a> {
                 }
                 op.output = permuted(&op.output, &order);
                 number_in_order(op);
-                operands.iter().zip(&orders).map(|(&operand, order)| self.in_order(operand, order)).collect()
+                operands
+                    .iter()
+                    .zip(&orders)
+                    .map(|(&operand, order)| self.in_order(operand, order))
+                    .collect()
             }
-            op if is_elementwise(op) => operands.iter().map(|&operand| self.broadcast(operand, &order)).collect(),
+            op if is_elementwise(op) => {
+                operands.iter().map(|&operand| self.broadcast(operand, &order)).collect()
+            }
             Op::Reshape if self.keeps_order(operands[0], &ty.shape, &order) => operands,
             Op::Reshape if !is_identity(&order) => {
                 let operand = self.plain(operands[0]);
@@ -120,7 +129,10 @@ impl<'a> Rewriter<'a> {
         let rank = self.graph.shape(id).len();
         let missing = order.len() - rank;
         if rank == 0 || is_identity(&order[..missing]) {
-            return self.in_order(id, &order[missing..].iter().map(|axis| axis - missing).collect::<Order>());
+            return self.in_order(
+                id,
+                &order[missing..].iter().map(|axis| axis - missing).collect::<Order>(),
+            );
         }
         let plain = self.plain(id);
         let shape = [&vec![1; missing], self.graph.shape(plain)].concat();
@@ -129,7 +141,8 @@ impl<'a> Rewriter<'a> {
     }
 
     fn reshaped(&mut self, id: NodeId, shape: Vec<usize>) -> NodeId {
-        let of = if self.graph.node(id).op == Op::Reshape { self.graph.operands(id)[0] } else { id };
+        let of =
+            if self.graph.node(id).op == Op::Reshape { self.graph.operands(id)[0] } else { id };
         if self.graph.shape(of) == shape {
             return of;
         }
@@ -154,7 +167,8 @@ fn sequence_of(parts: &[Vec<usize>], order: &[usize]) -> Option<Vec<usize>> {
     let mut sequence: Vec<usize> = order.iter().filter_map(|&axis| part(axis)).collect();
     sequence.dedup();
     let axes: Vec<usize> = order.iter().copied().filter(|&axis| part(axis).is_some()).collect();
-    let expected: Vec<usize> = sequence.iter().flat_map(|&part| parts[part].iter().copied()).collect();
+    let expected: Vec<usize> =
+        sequence.iter().flat_map(|&part| parts[part].iter().copied()).collect();
     (axes == expected).then_some(sequence)
 }
 
@@ -173,8 +187,15 @@ fn permuted<T: Clone>(list: &[T], order: &[usize]) -> Vec<T> {
 /// `k`.
 fn transposition(dtype: DType, shape: &[usize], order: &[usize]) -> Op {
     let variables = |places: &mut dyn Iterator<Item = usize>| places.map(Affine::var).collect();
-    let (place, index) = (variables(&mut (0..shape.len())), variables(&mut inverse(order).into_iter()));
-    Op::Contraction(Box::new(Contraction::of_tensor(Aggregation::Assign, dtype, shape, place, index)))
+    let (place, index) =
+        (variables(&mut (0..shape.len())), variables(&mut inverse(order).into_iter()));
+    Op::Contraction(Box::new(Contraction::of_tensor(
+        Aggregation::Assign,
+        dtype,
+        shape,
+        place,
+        index,
+    )))
 }
 
 /// Renumbers the variables in the order in which they occur in the output, then in the accesses, so
@@ -184,9 +205,12 @@ fn number_in_order(op: &mut Contraction) {
     if matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin) {
         return;
     }
-    let indexed = op.accesses.iter().flat_map(|access| access.index.iter().map(|index| &index.affine));
+    let indexed =
+        op.accesses.iter().flat_map(|access| access.index.iter().map(|index| &index.affine));
     let mut variables: Vec<usize> = Vec::new();
-    for variable in op.output.iter().chain(indexed).flat_map(Affine::variables).chain(0..op.indices.len()) {
+    for variable in
+        op.output.iter().chain(indexed).flat_map(Affine::variables).chain(0..op.indices.len())
+    {
         if !variables.contains(&variable) {
             variables.push(variable);
         }
@@ -194,10 +218,14 @@ fn number_in_order(op: &mut Contraction) {
     let numbers = inverse(&variables);
     op.indices = permuted(&op.indices, &variables);
     let renumber = |affine: &mut Affine| {
-        *affine = affine.map_variables(|variable| numbers[variable]).unwrap_or_else(|| affine.clone());
+        *affine =
+            affine.map_variables(|variable| numbers[variable]).unwrap_or_else(|| affine.clone());
     };
     op.output.iter_mut().chain(&mut op.constraints).for_each(renumber);
-    op.accesses.iter_mut().flat_map(|access| &mut access.index).for_each(|index| renumber(&mut index.affine));
+    op.accesses
+        .iter_mut()
+        .flat_map(|access| &mut access.index)
+        .for_each(|index| renumber(&mut index.affine));
     for (inst, _) in &mut op.body.insts {
         if let Inst::Leaf(ContractionLeaf::Index(affine)) = inst {
             renumber(affine);

@@ -44,13 +44,20 @@ impl<'a, 'b> Blocks<'a, 'b> {
         let float = |lanes: u32| Type::vector(DType::F32, lanes as u8);
         let threads = t.invocations();
         let [lanes, ..] = block.lanes;
-        let arrays = scores.iter().map(|side| b.shared(side.name, float(side.lanes), side.words() as usize)).collect();
+        let arrays = scores
+            .iter()
+            .map(|side| b.shared(side.name, float(side.lanes), side.words() as usize))
+            .collect();
         let pitch = t.rows / lanes;
         let weights = b.shared("weights", float(lanes), (pitch * t.points) as usize);
         let values = b.shared("values", float(value.lanes), value.words() as usize);
         let partial = b.shared("partial", float(1), (t.rows * t.threads()[1]) as usize);
         let [first_row, first_column] = block.first;
-        let of_rows = scores.iter().step_by(2).map(|side| side.slots(b, point, lane, threads, first_row)).collect();
+        let of_rows = scores
+            .iter()
+            .step_by(2)
+            .map(|side| side.slots(b, point, lane, threads, first_row))
+            .collect();
         let of_columns = value.slots(b, point, lane, threads, first_column);
         let at = block.at;
         Blocks {
@@ -116,7 +123,12 @@ impl<'a, 'b> Blocks<'a, 'b> {
 
     /// Adds to the tile of sums the products of the block's weights with the right operand, whose
     /// block begins with point `first`.
-    pub fn add_products(&self, b: &mut Builder, tile: &[Vec<Expr>], first: &Expr) -> Result<(), ScheduleError> {
+    pub fn add_products(
+        &self,
+        b: &mut Builder,
+        tile: &[Vec<Expr>],
+        first: &Expr,
+    ) -> Result<(), ScheduleError> {
         let (t, [y, x], [down, across]) = (self.t, self.at, self.t.threads());
         let columns = tile[0].len() as u32 * self.value.lanes;
         b.for_("slice", 0, t.points as i32, t.slice(), |b, slice| -> Result<(), ScheduleError> {
@@ -131,7 +143,12 @@ impl<'a, 'b> Blocks<'a, 'b> {
                 count: t.thread_rows,
                 stride: down,
             };
-            multiply(b, tile, &[left, self.value.staged(self.values, x.clone(), columns, across)], t.slice());
+            multiply(
+                b,
+                tile,
+                &[left, self.value.staged(self.values, x.clone(), columns, across)],
+                t.slice(),
+            );
             b.barrier();
             Ok(())
         })
@@ -141,5 +158,7 @@ impl<'a, 'b> Blocks<'a, 'b> {
 /// Declares a tile of zeros in registers.
 pub(super) fn zeros(b: &mut Builder, rows: u32, vectors: u32, lanes: u32) -> Vec<Vec<Expr>> {
     let zero = Expr::from(Scalar::f32(0.0)).splat(lanes as u8);
-    (0..rows).map(|r| (0..vectors).map(|c| b.var(&format!("acc_{r}_{c}"), &zero)).collect()).collect()
+    (0..rows)
+        .map(|r| (0..vectors).map(|c| b.var(&format!("acc_{r}_{c}"), &zero)).collect())
+        .collect()
 }

@@ -91,8 +91,13 @@ impl<'a> Rows<'a> {
             let index = (self.at[1].clone() + (c * across) as i32) * lanes as i32 + within as i32;
             let index = b.let_("point", first + index);
             let is_whole = count.is_multiple_of(self.t.points as usize);
-            inside.push(if is_whole { true.into() } else { b.let_("inside", index.clone().lt(count as i32)) });
-            let index = if is_whole { index } else { index.binary(BinaryOp::Min, count as i32 - 1) };
+            inside.push(if is_whole {
+                true.into()
+            } else {
+                b.let_("inside", index.clone().lt(count as i32))
+            });
+            let index =
+                if is_whole { index } else { index.binary(BinaryOp::Min, count as i32 - 1) };
             let mut of_point = point.clone();
             of_point.set_position(b, &roles.reduction, &index);
             let mut column = Vec::new();
@@ -102,8 +107,11 @@ impl<'a> Rows<'a> {
                 for (value, (inst, _)) in body.insts.iter().enumerate() {
                     if let Inst::Leaf(Leaf::Inner(inner)) = inst {
                         let score = &tiles[*inner].0[r][c as usize];
-                        at.known[value] =
-                            Some(if lanes == 1 { score.clone() } else { score.clone().lane(within as u8) });
+                        at.known[value] = Some(if lanes == 1 {
+                            score.clone()
+                        } else {
+                            score.clone().lane(within as u8)
+                        });
                     }
                 }
                 column.push(at);
@@ -143,14 +151,19 @@ impl<'a> Rows<'a> {
         let Inst::Leaf(Leaf::Statistic(_, of)) = self.nest.body.insts[top].0 else {
             return Err(ScheduleError::Internal("a top of nothing"));
         };
-        let least = Values { b, profile: self.profile, lanes: 1 }.constant(Scalar::f32(f32::NEG_INFINITY))?;
+        let least = Values { b, profile: self.profile, lanes: 1 }
+            .constant(Scalar::f32(f32::NEG_INFINITY))?;
         for r in 0..self.tops.len() {
             let mut most = least.clone();
             for (column, inside) in points.iter_mut().zip(inside) {
                 let at = &mut column[r];
                 let value = at.values(b, &self.nest.body, &[of], None)?[of].clone();
                 at.known[of] = Some(value.clone());
-                let value = if inside.as_bool() == Some(true) { value } else { inside.clone().select(value, &least) };
+                let value = if inside.as_bool() == Some(true) {
+                    value
+                } else {
+                    inside.clone().select(value, &least)
+                };
                 most = b.let_("most", most.binary(BinaryOp::Max, value));
             }
             b.store_shared(self.partial, self.place(r as u32, None), most);
@@ -165,8 +178,9 @@ impl<'a> Rows<'a> {
             }
         });
         for (r, higher) in higher.into_iter().enumerate() {
-            let [old, new] = [&self.tops[r], &higher]
-                .map(|top| b.let_("finite", top.clone().binary(BinaryOp::Max, Scalar::f32(LOWEST))));
+            let [old, new] = [&self.tops[r], &higher].map(|top| {
+                b.let_("finite", top.clone().binary(BinaryOp::Max, Scalar::f32(LOWEST)))
+            });
             let less = b.let_("scale", (old - &new).unary(UnaryOp::Exp));
             b.assign(&self.tops[r], &higher);
             points.iter_mut().for_each(|column| column[r].known[top] = Some(new.clone()));
@@ -180,10 +194,20 @@ impl<'a> Rows<'a> {
     }
 
     /// Computes a value of the body, or 0 if the point is not `inside`.
-    fn value(&self, b: &mut Builder, at: &Point, value: Value, inside: &Expr) -> Result<Expr, ScheduleError> {
+    fn value(
+        &self,
+        b: &mut Builder,
+        at: &Point,
+        value: Value,
+        inside: &Expr,
+    ) -> Result<Expr, ScheduleError> {
         let code = at.values(b, &self.nest.body, &[value], None)?[value].clone();
         let is_always = inside.as_bool() == Some(true);
-        Ok(if is_always { code } else { b.let_("counted", inside.clone().select(code, Scalar::f32(0.0))) })
+        Ok(if is_always {
+            code
+        } else {
+            b.let_("counted", inside.clone().select(code, Scalar::f32(0.0)))
+        })
     }
 
     /// Combines the statistics of each row, so that every invocation across has them.
@@ -191,7 +215,10 @@ impl<'a> Rows<'a> {
         let [_, across] = self.t.threads();
         let mut known = vec![Vec::new(); self.t.thread_rows as usize];
         if let Some(top) = self.parts.top {
-            self.tops.iter().enumerate().for_each(|(r, highest)| known[r].push((top, highest.clone())));
+            self.tops
+                .iter()
+                .enumerate()
+                .for_each(|(r, highest)| known[r].push((top, highest.clone())));
         }
         for (&value, sums) in self.parts.sums.iter().zip(&self.sums) {
             for (r, sum) in sums.iter().enumerate() {
@@ -201,7 +228,8 @@ impl<'a> Rows<'a> {
             let totals: Vec<Expr> = sums.iter().map(|_| b.var("total", Scalar::f32(0.0))).collect();
             b.for_("other", 0, across as i32, 1, |b, other| {
                 for (r, total) in totals.iter().enumerate() {
-                    let of_other = Expr::load_shared(self.partial, self.place(r as u32, Some(&other)));
+                    let of_other =
+                        Expr::load_shared(self.partial, self.place(r as u32, Some(&other)));
                     b.assign(total, total.clone() + of_other);
                 }
             });
@@ -216,7 +244,8 @@ impl<'a> Rows<'a> {
     fn place(&self, r: u32, other: Option<&Expr>) -> Expr {
         let [down, across] = self.t.threads();
         let lanes = vector_of(self.t.thread_rows);
-        let row = (self.at[0].clone() + (r / lanes * down) as i32) * lanes as i32 + (r % lanes) as i32;
+        let row =
+            (self.at[0].clone() + (r / lanes * down) as i32) * lanes as i32 + (r % lanes) as i32;
         row * across as i32 + other.unwrap_or(&self.at[1])
     }
 }

@@ -45,10 +45,12 @@ impl Values<'_> {
     pub(super) fn tan(&mut self, x: &Expr) -> Expr {
         let Quadrant { number, rest } = self.quadrant(x);
         // Fits (tan(r) / r - 1) / r² in r².
-        let near = [0.009_673_147, 0.002_623_404, 0.024_747_428, 0.053_319_737, 0.133_399_44, 0.333_331_1];
+        let near =
+            [0.009_673_147, 0.002_623_404, 0.024_747_428, 0.053_319_737, 0.133_399_44, 0.333_331_1];
         let tangent = self.odd_series(&rest, &near);
         let tangent = self.name("tangent", tangent);
-        let value = self.bit(&number, 1).select(self.f32(-1.0).binary(BinaryOp::Div, &tangent), tangent);
+        let value =
+            self.bit(&number, 1).select(self.f32(-1.0).binary(BinaryOp::Div, &tangent), tangent);
         x.clone().equals(self.f32(0.0)).select(x, value)
     }
 
@@ -91,7 +93,8 @@ impl Values<'_> {
         let number = self.b.var("quadrant", (n + self.f32(ROUNDER)).bitcast(DType::U32));
         let size = self.name("size", x.clone().unary(UnaryOp::Abs));
         let is_far = self.name("is_far", size.gt(self.f32(NEAR)));
-        let any = (0..self.lanes).map(|lane| if self.lanes == 1 { is_far.clone() } else { is_far.clone().lane(lane) });
+        let any = (0..self.lanes)
+            .map(|lane| if self.lanes == 1 { is_far.clone() } else { is_far.clone().lane(lane) });
         let any = any.reduce(Expr::or).unwrap_or_else(|| false.into());
         let (lanes, profile) = (self.lanes, self.profile);
         self.b.if_(any, |b| {
@@ -109,7 +112,8 @@ impl Values<'_> {
     fn far_quadrant(&mut self, x: &Expr) -> Quadrant {
         let bits = self.name("bits", x.clone().bitcast(DType::U32));
         let exponent = bits.clone().binary(BinaryOp::ShiftRight, self.u32(23)).and(self.u32(0xff));
-        let mantissa = bits.and(self.u32(0x007f_ffff)).binary(BinaryOp::BitOr, self.u32(0x0080_0000));
+        let mantissa =
+            bits.and(self.u32(0x007f_ffff)).binary(BinaryOp::BitOr, self.u32(0x0080_0000));
         let mantissa = self.name("mantissa", mantissa);
         // x = mantissa · 2^(exponent - 150). The digit of weight 2^-k of 2/π contributes multiples
         // of 4 if k ≤ exponent - 152.
@@ -146,33 +150,41 @@ impl Values<'_> {
         let high = self.name("high", high);
         // The first two bits number right angles; the others are a signed fraction of one.
         let fraction = high.clone().binary(BinaryOp::ShiftLeft, self.u32(2));
-        let fraction = fraction.binary(BinaryOp::BitOr, low.clone().binary(BinaryOp::ShiftRight, self.u32(30)));
+        let fraction = fraction
+            .binary(BinaryOp::BitOr, low.clone().binary(BinaryOp::ShiftRight, self.u32(30)));
         let fraction = self.name("fraction", fraction);
         let rest = self.name("rest_bits", low.binary(BinaryOp::ShiftLeft, self.u32(2)));
         let is_above = self.name("is_above", self.bit(&fraction, SIGN));
-        let number =
-            high.binary(BinaryOp::ShiftRight, self.u32(30)) + is_above.clone().select(self.u32(1), self.u32(0));
+        let number = high.binary(BinaryOp::ShiftRight, self.u32(30))
+            + is_above.clone().select(self.u32(1), self.u32(0));
         let number = self.name("number", number);
         // The magnitude of a negative fraction: its complement plus 1.
-        let negated =
-            fraction.clone().unary(UnaryOp::BitNot) + rest.clone().equals(self.u32(0)).select(self.u32(1), self.u32(0));
+        let negated = fraction.clone().unary(UnaryOp::BitNot)
+            + rest.clone().equals(self.u32(0)).select(self.u32(1), self.u32(0));
         let rest = is_above.clone().select(self.u32(0) - &rest, &rest);
         let fraction = self.name("size_bits", is_above.clone().select(negated, fraction));
-        let scale = |values: &Self, word: Expr, power: i32| word.cast(DType::F32) * values.f32(2f32.powi(power));
+        let scale = |values: &Self, word: Expr, power: i32| {
+            word.cast(DType::F32) * values.f32(2f32.powi(power))
+        };
         let high = scale(self, fraction.clone().and(self.u32(0xffff_ff00)), -32);
         let low = scale(self, fraction.and(self.u32(0xff)), -32) + scale(self, rest, -64);
         let size = (high + low) * self.f32(FRAC_PI_2);
         let is_negative = self.name("is_negative", x.clone().lt(self.f32(0.0)));
         let angle = self.turned(size, is_above.binary(BinaryOp::BitXor, &is_negative));
-        let is_infinite = self.name("is_infinite", self.has_bits(&x.clone().unary(UnaryOp::Abs), super::INFINITY));
-        let angle = is_infinite.select(Expr::from(Scalar::from_bits(DType::F32, NAN.into())).splat(self.lanes), angle);
+        let is_infinite = self
+            .name("is_infinite", self.has_bits(&x.clone().unary(UnaryOp::Abs), super::INFINITY));
+        let angle = is_infinite
+            .select(Expr::from(Scalar::from_bits(DType::F32, NAN.into())).splat(self.lanes), angle);
         Quadrant { number: is_negative.select(self.u32(0) - &number, number), rest: angle }
     }
 
     /// Returns the upper 32 bits of the product of a word and a 24-bit number.
     fn high_product(&mut self, word: &Expr, number: &Expr) -> Expr {
         let halves = |values: &Self, x: &Expr| {
-            [x.clone().binary(BinaryOp::ShiftRight, values.u32(16)), x.clone().and(values.u32(0xffff))]
+            [
+                x.clone().binary(BinaryOp::ShiftRight, values.u32(16)),
+                x.clone().and(values.u32(0xffff)),
+            ]
         };
         let ([a, b], [c, d]) = (halves(self, word), halves(self, number));
         let cross = [self.name("cross", &a * &d), self.name("cross", &b * &c)];
@@ -189,7 +201,10 @@ impl Values<'_> {
     /// Returns arcsin x for |x| ≤ ½.
     fn small_asin(&mut self, x: &Expr) -> Expr {
         // Fits (asin(x) / x - 1) / x² in x².
-        let value = self.odd_series(x, &[0.042_211_797, 0.024_152_093, 0.045_476_04, 0.074_952_52, 0.166_667_54]);
+        let value = self.odd_series(
+            x,
+            &[0.042_211_797, 0.024_152_093, 0.045_476_04, 0.074_952_52, 0.166_667_54],
+        );
         self.name("small", value)
     }
 
@@ -238,13 +253,15 @@ impl Values<'_> {
         let (one, zero) = (self.f32(1.0), self.f32(0.0));
         let above = is_large.clone().select(self.f32(-1.0), size.clone() - &one);
         let below = is_large.clone().select(size.clone(), size.clone() + &one);
-        let small = self.name("near", is_middle.clone().select(above.binary(BinaryOp::Div, below), size));
+        let small =
+            self.name("near", is_middle.clone().select(above.binary(BinaryOp::Div, below), size));
         let base = |values: &Self, part: f32| {
             let middle = is_middle.clone().select(values.f32(0.5 * part), zero.clone());
             is_large.clone().select(values.f32(part), middle)
         };
         // Fits (atan(t) / t - 1) / t² in t².
-        let near = self.odd_series(&small, &[0.080_357_36, -0.138_727_46, 0.199_773_19, -0.333_329_4]);
+        let near =
+            self.odd_series(&small, &[0.080_357_36, -0.138_727_46, 0.199_773_19, -0.333_329_4]);
         let value = base(self, FRAC_PI_2) + (near + base(self, FRAC_PI_2_REST));
         self.with_sign(value, x)
     }

@@ -10,7 +10,8 @@ const FAR: f32 = 4096.0;
 impl Values<'_> {
     pub(super) fn sinh(&mut self, x: &Expr) -> Expr {
         // Fits (sinh(x) / x - 1) / x² in x², for |x| < 1.
-        let small = self.odd_series(x, &[2.783_925e-6, 0.000_198_426_35, 0.008_333_311, 0.166_666_67]);
+        let small =
+            self.odd_series(x, &[2.783_925e-6, 0.000_198_426_35, 0.008_333_311, 0.166_666_67]);
         let (size, half) = self.half_exp(x);
         let large = half.clone() - self.f32(0.25).binary(BinaryOp::Div, half);
         let large = self.with_sign(large, x);

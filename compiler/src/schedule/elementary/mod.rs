@@ -82,13 +82,19 @@ impl Values<'_> {
     fn exp_scaled(&mut self, x: &Expr, most: f32, m: i32) -> Expr {
         // Below -104 the result is 0.
         let x = self.name("near", x.clone().max(self.f32(-104.0)).min(self.f32(most)));
-        let n = self.name("n", self.floor(x.clone().fma(self.f32(std::f32::consts::LOG2_E), self.f32(0.5))));
+        let n = self.name(
+            "n",
+            self.floor(x.clone().fma(self.f32(std::f32::consts::LOG2_E), self.f32(0.5))),
+        );
         let twice = self.doubled(&n, 1);
         let r = x.fma_of(&n, self.f32(-LN_2_HIGH)).fma_of(&twice, self.f32(-0.5 * LN_2_LOW));
         let r = self.name("r", r);
         // Above the coefficients 1 and 1 of powers 1 and 0: a fit of (exp(r) - 1 - r) / r², for |r|
         // ≤ ln 2 / 2.
-        let power = self.series(&r, &[0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0]);
+        let power = self.series(
+            &r,
+            &[0.001_392_621_3, 0.008_363_203, 0.041_666_556, 0.166_665_77, 0.5, 1.0, 1.0],
+        );
         let n = if m == 0 { n } else { self.name("n", n + self.f32(m as f32)) };
         self.scaled(power, &n)
     }
@@ -112,7 +118,11 @@ impl Values<'_> {
         let tiny = self.name("tiny", x.clone().lt(self.f32(f32::MIN_POSITIVE)));
         let normal = tiny.clone().select(x.clone() * self.f32(8_388_608.0), x);
         let bits = self.name("bits", normal.bitcast(DType::U32) - self.u32(SQRT_HALF));
-        let e = bits.clone().bitcast(DType::I32).binary(BinaryOp::ShiftRight, self.i32(23)).cast(DType::F32);
+        let e = bits
+            .clone()
+            .bitcast(DType::I32)
+            .binary(BinaryOp::ShiftRight, self.i32(23))
+            .cast(DType::F32);
         let e = self.name("e", e - tiny.select(self.f32(23.0), self.f32(0.0)));
         let m = (bits.and(self.u32(0x007f_ffff)) + self.u32(SQRT_HALF)).bitcast(DType::F32);
         (e, self.name("f", m - self.f32(1.0)))
@@ -184,7 +194,8 @@ impl Values<'_> {
 
     /// Returns the polynomial in `x` with these coefficients, the highest power first.
     fn series(&mut self, x: &Expr, coefficients: &[f32]) -> Expr {
-        let mut coefficients = coefficients.iter().map(|&c| self.f32(c)).collect::<Vec<_>>().into_iter();
+        let mut coefficients =
+            coefficients.iter().map(|&c| self.f32(c)).collect::<Vec<_>>().into_iter();
         let first = coefficients.next().unwrap_or_else(|| self.f32(0.0));
         let sum = coefficients.fold(first, |sum, next| {
             let sum = self.name("series", sum);

@@ -36,21 +36,32 @@ impl Values<'_> {
         let low = self.name("low", low);
         let high = self.name("high", s_high.clone() * self.f32(SCALE_HIGH));
         let upper = self.name("upper", self.masked(&high, UPPER));
-        let lower = self.name("lower", s_high.fma(self.f32(SCALE_HIGH), upper.clone() * self.f32(-1.0)));
+        let lower =
+            self.name("lower", s_high.fma(self.f32(SCALE_HIGH), upper.clone() * self.f32(-1.0)));
         // A larger y gives 0 or infinity for every a other than 1.
-        let y = self.name("y", y.clone().max(self.f32(-2_147_483_648.0)).min(self.f32(2_147_483_648.0)));
+        let y = self
+            .name("y", y.clone().max(self.f32(-2_147_483_648.0)).min(self.f32(2_147_483_648.0)));
         let y_high = self.name("y_high", self.masked(&y, UPPER));
         let y_low = self.name("y_low", y.clone() - &y_high);
         let whole = self.name("exponent", &y * (e.clone() + (high.clone() + &low)));
         let near = whole.clone().max(self.f32(-200.0)).min(self.f32(200.0));
         let n = self.name("n", self.floor(near + self.f32(0.5)));
         let twice = self.doubled(&y_high, 1);
-        let large = twice.fma(upper * self.f32(0.5), y_high.clone().fma(&e, n.clone() * self.f32(-1.0)));
+        let large =
+            twice.fma(upper * self.f32(0.5), y_high.clone().fma(&e, n.clone() * self.f32(-1.0)));
         let small = y_low.clone().fma(e, y_high.fma(lower, y_low.fma(high, y * low)));
         // r is out of range only where the result is 0 or infinity anyway.
         let r = self.name("r", (large + small).max(self.f32(-1.0)).min(self.f32(1.0)));
         // Fits 2^r for |r| ≤ ½.
-        let fit = [1.546_413_6e-4, 0.001_339_206_7, 0.009_618_06, 0.055_503_577, 0.240_226_5, super::LN_2, 1.0];
+        let fit = [
+            1.546_413_6e-4,
+            0.001_339_206_7,
+            0.009_618_06,
+            0.055_503_577,
+            0.240_226_5,
+            super::LN_2,
+            1.0,
+        ];
         let power = self.series(&r, &fit);
         let power = self.scaled(power, &n);
         let power = whole.clone().lt(self.f32(-151.0)).select(self.f32(0.0), power);

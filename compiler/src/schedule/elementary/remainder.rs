@@ -16,14 +16,16 @@ impl Values<'_> {
         let (a, b) = (self.name("a", a.clone()), self.name("b", b.clone()));
         let [a_size, b_size] = [&a, &b].map(|x| x.clone().bitcast(DType::U32).and(self.u32(!SIGN)));
         let (a_size, b_size) = (self.name("a_size", a_size), self.name("b_size", b_size));
-        let [(a_exponent, a_mantissa), (b_exponent, b_mantissa)] = [&a_size, &b_size].map(|bits| self.parts(bits));
+        let [(a_exponent, a_mantissa), (b_exponent, b_mantissa)] =
+            [&a_size, &b_size].map(|bits| self.parts(bits));
         // At least 1: a divisor of 0 has no remainder anyway.
         let divisor = self.name("divisor", b_mantissa.max(self.u32(1)));
         let left = (a_exponent - &b_exponent).bitcast(DType::I32).max(self.i32(0));
         let left = self.b.var("left", left);
         let first = self.modulo(a_mantissa, &divisor);
         let rest = self.b.var("rest", first);
-        let lanes = (0..self.lanes).map(|lane| if self.lanes == 1 { left.clone() } else { left.clone().lane(lane) });
+        let lanes = (0..self.lanes)
+            .map(|lane| if self.lanes == 1 { left.clone() } else { left.clone().lane(lane) });
         let most = lanes.reduce(Expr::max).unwrap_or_else(|| 0.into());
         let most = self.name("most", most);
         let (width, profile) = (self.lanes, self.profile);
@@ -42,12 +44,14 @@ impl Values<'_> {
         let value = a_size.clone().lt(&b_size).select(&a, value);
         let defined = a_size.lt(self.u32(INFINITY)).and(b_size.clone().le(self.u32(INFINITY)));
         let defined = defined.and(b_size.differs(self.u32(0)));
-        defined.select(value, Expr::from(Scalar::from_bits(DType::F32, NAN.into())).splat(self.lanes))
+        defined
+            .select(value, Expr::from(Scalar::from_bits(DType::F32, NAN.into())).splat(self.lanes))
     }
 
     /// Returns a positive float's exponent, and its mantissa in units of 2^(exponent - 150).
     fn parts(&mut self, bits: &Expr) -> (Expr, Expr) {
-        let exponent = self.name("exponent", bits.clone().binary(BinaryOp::ShiftRight, self.u32(23)));
+        let exponent =
+            self.name("exponent", bits.clone().binary(BinaryOp::ShiftRight, self.u32(23)));
         let mantissa = bits.clone().and(self.u32(0x007f_ffff));
         let is_normal = self.name("is_normal", exponent.clone().differs(self.u32(0)));
         let leading = is_normal.select(self.u32(0x0080_0000), self.u32(0));

@@ -21,7 +21,8 @@ const KERNEL: &str = "
 /// 8.
 fn body_fault(body: &str) -> String {
     let source = KERNEL.replacen("BODY", body, 1);
-    let options = Options { undefined: vec![0], loop_limit: 100, subgroup_size: 4, ..Options::default() };
+    let options =
+        Options { undefined: vec![0], loop_limit: 100, subgroup_size: 4, ..Options::default() };
     fault(&source, 2, &mut [vec![0; 64], vec![0; 64]], &options)
 }
 
@@ -29,7 +30,12 @@ fn matmul_fault(correct: &str, seeded: &str) -> String {
     let source = MATMUL.replacen(correct, seeded, 1);
     assert_ne!(source, MATMUL);
     let size = bytes_of_u32([16, 16, 20, 0]);
-    fault(&source, 1, &mut [vec![0; 16 * 20 * 4], vec![0; 16 * 20 * 4], vec![0; 1024], size], &Options::default())
+    fault(
+        &source,
+        1,
+        &mut [vec![0; 16 * 20 * 4], vec![0; 16 * 20 * 4], vec![0; 1024], size],
+        &Options::default(),
+    )
 }
 
 #[test]
@@ -86,7 +92,8 @@ fn uninitialised_reads() {
 
 #[test]
 fn workgroup_memory_may_be_zeroed() {
-    let source = REDUCTION.replace("part[lane] = x[id.x];", "if lane < 9u { part[lane] = x[id.x]; }");
+    let source =
+        REDUCTION.replace("part[lane] = x[id.x];", "if lane < 9u { part[lane] = x[id.x]; }");
     let mut buffers = [bytes_of_f32([1.0; 64]), vec![0; 4]];
     let options = Options { zeroed_workgroup_memory: true, ..Options::default() };
     run_wgsl(&source, [1, 1, 1], &mut buffers, &options).unwrap();
@@ -196,7 +203,12 @@ fn matrices() {
     let faults = [
         // A subgroup that is not whole, one of which a part arrives, and one that disagrees on the
         // place.
-        fault(&MATRICES.replace("32u", "48u").replace("(32)", "(48)"), 1, &mut [vec![0; 256]], &Options::default()),
+        fault(
+            &MATRICES.replace("32u", "48u").replace("(32)", "(48)"),
+            1,
+            &mut [vec![0; 256]],
+            &Options::default(),
+        ),
         seeded("coopStoreT(sum, &c[0], 8u);", "if lane < 16u { coopStoreT(sum, &c[0], 8u); }"),
         seeded("coopStoreT(sum, &c[0], 8u);", "coopStoreT(sum, &c[lane / 16u * 8u], 8u);"),
         // Lines that are not aligned, and one that ends beyond the array.

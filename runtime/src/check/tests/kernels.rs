@@ -56,7 +56,8 @@ fn tiled_matmul() {
     for (m, n, k) in [(64, 64, 64), (17, 5, 33)] {
         let (a, b) = (integers(m * k), integers(k * n));
         let size = bytes_of_u32([m as u32, n as u32, k as u32, 0]);
-        let mut buffers = [bytes_of_f32(a.clone()), bytes_of_f32(b.clone()), vec![0; 4 * m * n], size];
+        let mut buffers =
+            [bytes_of_f32(a.clone()), bytes_of_f32(b.clone()), vec![0; 4 * m * n], size];
         let workgroups = [n.div_ceil(16) as u32, m.div_ceil(16) as u32, 1];
         let options = Options { undefined: vec![2], ..Options::default() };
         let unwritten = run_wgsl(MATMUL, workgroups, &mut buffers, &options).unwrap();
@@ -160,11 +161,13 @@ fn structs_pointers_and_atomics() {
             let old = atomicCompareExchangeWeak(&counts[1], 7u, lane);
             if old.exchanged { atomicAdd(&counts[2], 1u + old.old_value); }
         }";
-    let item = |i: u32| [f32::to_bits(i as f32), 0, 0, 0, 0, 1.0_f32.to_bits(), 2.0_f32.to_bits(), i];
+    let item =
+        |i: u32| [f32::to_bits(i as f32), 0, 0, 0, 0, 1.0_f32.to_bits(), 2.0_f32.to_bits(), i];
     let mut buffers = [bytes_of_u32((0..4).flat_map(item)), bytes_of_u32([0, 7, 0])];
     run_wgsl(source, [1, 1, 1], &mut buffers, &Options::default()).unwrap();
     assert_eq!(u32_of(&buffers[1]), [9, 0, 8]);
-    let places: Vec<f32> = f32_of(&buffers[0]).chunks(8).flat_map(|item| item[4..7].to_vec()).collect();
+    let places: Vec<f32> =
+        f32_of(&buffers[0]).chunks(8).flat_map(|item| item[4..7].to_vec()).collect();
     assert_eq!(places, [2.0, 1.0, 0.0, 2.0, 2.0, 0.0, 2.0, 3.0, 0.0, 2.0, 4.0, 0.0]);
 }
 
@@ -236,7 +239,12 @@ pub(super) const MATRICES: &str = "
 #[test]
 fn matrices_are_multiplied_as_they_lie() {
     let mut buffers = [vec![0; 256]];
-    let unwritten = run_wgsl(MATRICES, [1; 3], &mut buffers, &Options { undefined: vec![0], ..Options::default() });
+    let unwritten = run_wgsl(
+        MATRICES,
+        [1; 3],
+        &mut buffers,
+        &Options { undefined: vec![0], ..Options::default() },
+    );
     assert_eq!(unwritten.unwrap(), []);
     let expected = (0..64).map(|place: usize| {
         let (row, column) = (place / 8, place % 8);

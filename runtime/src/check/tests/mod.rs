@@ -27,7 +27,10 @@ fn bytes_of_u32(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
 }
 
 fn u32_of(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        .collect()
 }
 
 fn f32_of(bytes: &[u8]) -> Vec<f32> {

@@ -5,7 +5,8 @@ use super::*;
 /// Evaluates expressions of one type and returns their words. `p` is an array of i32 and `f` one of
 /// f32, both with the special values below.
 fn evaluate(ty: &str, expressions: &[&str]) -> Vec<u8> {
-    let stores: String = (0..).zip(expressions).map(|(i, e)| format!("out[{i}] = {e};\n")).collect();
+    let stores: String =
+        (0..).zip(expressions).map(|(i, e)| format!("out[{i}] = {e};\n")).collect();
     let source = format!(
         "enable f16;
         @group(0) @binding(0) var<storage, read> p: array<i32>;
@@ -14,7 +15,19 @@ fn evaluate(ty: &str, expressions: &[&str]) -> Vec<u8> {
         @compute @workgroup_size(1) fn main() {{ {stores} }}"
     );
     let p = bytes_of_u32([0, 1, -1_i32 as u32, i32::MIN as u32, i32::MAX as u32, 33, 0x1234_5678]);
-    let f = bytes_of_f32([0.0, -0.0, f32::NAN, f32::INFINITY, 2.5, -2.5, 1e20, 0.1, 65519.9, -1e20, 3.999]);
+    let f = bytes_of_f32([
+        0.0,
+        -0.0,
+        f32::NAN,
+        f32::INFINITY,
+        2.5,
+        -2.5,
+        1e20,
+        0.1,
+        65519.9,
+        -1e20,
+        3.999,
+    ]);
     let mut buffers = [p, f, vec![0; 16 * expressions.len()]];
     if let Err(fault) = run_wgsl(&source, [1, 1, 1], &mut buffers, &Options::default()) {
         panic!("{fault}\n{source}");
@@ -79,7 +92,8 @@ fn conversions_round_towards_zero_and_saturate() {
         ],
     );
     assert_words("u32", &[("u32(f[5])", 0_u32), ("u32(f[6])", u32::MAX), ("u32(p[2])", u32::MAX)]);
-    let floats = ["f32(p[4])", "f32(u32(p[2]))", "f32(f16(f[7]))", "f32(f16(f[8]))", "f32(f16(f[6]))"];
+    let floats =
+        ["f32(p[4])", "f32(u32(p[2]))", "f32(f16(f[7]))", "f32(f16(f[8]))", "f32(f16(f[6]))"];
     let expected = [2_147_483_648.0, 4_294_967_296.0, 0.099_975_586, 65504.0, f32::INFINITY];
     assert_eq!(f32_of(&evaluate("f32", &floats))[..5], expected);
 }
@@ -127,7 +141,8 @@ fn floats_follow_ieee() {
 fn f16_rounds_after_each_operation() {
     let halves = ["f16(f[8]) + 16h", "f16(f[7]) * 3h", "sqrt(f16(f[4]))", "-f16(f[0])"];
     let bytes = evaluate("f16", &halves);
-    let words: Vec<u16> = bytes.chunks(2).take(4).map(|word| u16::from_le_bytes([word[0], word[1]])).collect();
+    let words: Vec<u16> =
+        bytes.chunks(2).take(4).map(|word| u16::from_le_bytes([word[0], word[1]])).collect();
     assert_eq!(words, [0x7c00, 0x34cc, 0x3e53, 0x8000]);
 }
 

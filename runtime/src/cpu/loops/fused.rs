@@ -7,12 +7,15 @@ use tile_compiler::native::Fused;
 /// Computes `out` from `x`. The terms are those of the form, each at least as long as `out`.
 pub fn apply(fused: &Fused, x: &[f32], terms: [Option<&[f32]>; 4], out: &mut [f32]) {
     let clamps = fused.low.is_some() || fused.high.is_some();
-    let form =
-        terms.iter().enumerate().fold(usize::from(clamps) << 4, |form, (i, t)| form | usize::from(t.is_some()) << i);
+    let form = terms
+        .iter()
+        .enumerate()
+        .fold(usize::from(clamps) << 4, |form, (i, t)| form | usize::from(t.is_some()) << i);
     let n = out.len();
     let x = &x[..n];
     let terms = terms.map(|term| term.map_or(x, |term| &term[..n]));
-    let bound = |bound: Option<Scalar>, none: f32| bound.map_or(none, |bound| bound.to_f64() as f32);
+    let bound =
+        |bound: Option<Scalar>, none: f32| bound.map_or(none, |bound| bound.to_f64() as f32);
     let bounds = [bound(fused.low, f32::NEG_INFINITY), bound(fused.high, f32::INFINITY)];
     match level() {
         Level::Baseline => BASELINE[form](x, terms, bounds, out),
@@ -40,7 +43,12 @@ type PassOf = unsafe fn(x: &[f32], terms: [&[f32]; 4], bounds: [f32; 2], out: &m
 /// One pass. The bits of `FORM` say which terms there are, and the fifth bit whether there are
 /// bounds. All slices have at least the length of `out`.
 #[inline(always)]
-fn pass<const FORM: usize>(x: &[f32], [a, s, t, u]: [&[f32]; 4], [low, high]: [f32; 2], out: &mut [f32]) {
+fn pass<const FORM: usize>(
+    x: &[f32],
+    [a, s, t, u]: [&[f32]; 4],
+    [low, high]: [f32; 2],
+    out: &mut [f32],
+) {
     let n = out.len();
     let (x, a, s, t, u) = (&x[..n], &a[..n], &s[..n], &t[..n], &u[..n]);
     for i in 0..n {
@@ -68,10 +76,11 @@ fn pass<const FORM: usize>(x: &[f32], [a, s, t, u]: [&[f32]; 4], [low, high]: [f
 macro_rules! passes {
     ($run:ident) => {
         [
-            $run::<0>, $run::<1>, $run::<2>, $run::<3>, $run::<4>, $run::<5>, $run::<6>, $run::<7>, $run::<8>,
-            $run::<9>, $run::<10>, $run::<11>, $run::<12>, $run::<13>, $run::<14>, $run::<15>, $run::<16>, $run::<17>,
-            $run::<18>, $run::<19>, $run::<20>, $run::<21>, $run::<22>, $run::<23>, $run::<24>, $run::<25>, $run::<26>,
-            $run::<27>, $run::<28>, $run::<29>, $run::<30>, $run::<31>,
+            $run::<0>, $run::<1>, $run::<2>, $run::<3>, $run::<4>, $run::<5>, $run::<6>, $run::<7>,
+            $run::<8>, $run::<9>, $run::<10>, $run::<11>, $run::<12>, $run::<13>, $run::<14>,
+            $run::<15>, $run::<16>, $run::<17>, $run::<18>, $run::<19>, $run::<20>, $run::<21>,
+            $run::<22>, $run::<23>, $run::<24>, $run::<25>, $run::<26>, $run::<27>, $run::<28>,
+            $run::<29>, $run::<30>, $run::<31>,
         ]
     };
 }

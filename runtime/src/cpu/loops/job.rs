@@ -50,13 +50,23 @@ impl<'a> Job<'a> {
 
     /// Returns the part of an output, as a range of bytes, that holds the elements of consecutive
     /// places. `None` if they are not contiguous there.
-    fn part(&self, output: usize, places: Range<usize>, size: usize) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
+    fn part(
+        &self,
+        output: usize,
+        places: Range<usize>,
+        size: usize,
+    ) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
         let Position::InOrder(shift) = &self.program.outputs[output].position else { return None };
         let Output { bytes, first } = &self.outputs[output];
         let loops = self.program.variables.loops;
         let steps = self.launch.steps;
-        let shift = shift.terms().iter().fold(shift.offset(), |sum, (v, c)| sum + c * steps[v - loops] as i64);
-        let at = |place: usize| place.wrapping_add_signed(shift as isize).wrapping_sub(*first).wrapping_mul(size);
+        let shift = shift
+            .terms()
+            .iter()
+            .fold(shift.offset(), |sum, (v, c)| sum + c * steps[v - loops] as i64);
+        let at = |place: usize| {
+            place.wrapping_add_signed(shift as isize).wrapping_sub(*first).wrapping_mul(size)
+        };
         Some((bytes, at(places.start)..at(places.end)))
     }
 
@@ -66,7 +76,9 @@ impl<'a> Job<'a> {
     /// # Safety
     /// - Each place must be finished by one thread only.
     pub unsafe fn finish(&self, epilogue: &mut Machine, places: Range<usize>) {
-        let part = |output: usize, result: Value| self.part(output, places.clone(), self.epilogue.dtype(result).size());
+        let part = |output: usize, result: Value| {
+            self.part(output, places.clone(), self.epilogue.dtype(result).size())
+        };
         epilogue.clear_sinks();
         for (output, &result) in self.epilogue.results.iter().enumerate() {
             if let Some((bytes, range)) = part(output, result) {
@@ -92,7 +104,9 @@ impl<'a> Job<'a> {
                 // SAFETY: each place is finished by one thread only, so no other part in use shares
                 // these elements. The result is not in its sink, so `epilogue.bytes` is other
                 // memory.
-                Some((bytes, range)) => unsafe { bytes.slice(range) }.copy_from_slice(epilogue.bytes(result)),
+                Some((bytes, range)) => {
+                    unsafe { bytes.slice(range) }.copy_from_slice(epilogue.bytes(result))
+                }
                 // SAFETY: the contract is the same.
                 None => unsafe { self.scatter(epilogue, output, places.clone()) },
             }
@@ -122,7 +136,11 @@ impl<'a> Job<'a> {
             let step = lines.steps[0];
             let run = if step == 1 { piece.length } else { 1 };
             for (number, values) in values.chunks_exact(run * size).enumerate() {
-                let Ok(start) = usize::try_from(piece.values[0] + number as i64 * step - *first as i64) else { return };
+                let Ok(start) =
+                    usize::try_from(piece.values[0] + number as i64 * step - *first as i64)
+                else {
+                    return;
+                };
                 // SAFETY: each place is finished by one thread only, and no two places share a
                 // position, so no other part in use shares these elements.
                 unsafe { bytes.slice(start * size..(start + run) * size) }.copy_from_slice(values);
@@ -144,7 +162,8 @@ impl<'a> Job<'a> {
     ) {
         let Output { bytes, first } = &self.outputs[output];
         let result = self.epilogue.results[output];
-        let (size, length) = (self.epilogue.dtype(result).size(), self.epilogue.row_length.unwrap_or(1));
+        let (size, length) =
+            (self.epilogue.dtype(result).size(), self.epilogue.row_length.unwrap_or(1));
         let mut walker = epilogue.walker.clone();
         let (values, step) = epilogue.bytes_of_rows(result, length);
         walker.walk(rows, lines, places.start / length, places.len() / length, |piece| {
@@ -190,8 +209,9 @@ impl<'a> Job<'a> {
     /// stored unchanged: contiguous, in one output, without an epilogue. Nobody else uses that
     /// memory if each place is computed by one thread only.
     pub fn direct<T>(&self, places: Range<usize>) -> Option<*mut T> {
-        let is_plain =
-            self.outputs.len() == 1 && self.program.outputs[0].over.is_none() && self.epilogue.is_accumulator();
+        let is_plain = self.outputs.len() == 1
+            && self.program.outputs[0].over.is_none()
+            && self.epilogue.is_accumulator();
         let (bytes, range) = self.part(0, places, size_of::<T>()).filter(|_| is_plain)?;
         let fits = range.start <= range.end && range.end <= bytes.len();
         let start = bytes.start().wrapping_add(range.start).cast::<T>();

@@ -6,7 +6,10 @@
 //! aggregation, and the epilogue of every other; [`reduction`] aggregates; [`scatter`] aggregates
 //! at places known only at run time.
 
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "functions compiled for a vector unit"))]
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "functions compiled for a vector unit")
+)]
 pub mod fused;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod job;

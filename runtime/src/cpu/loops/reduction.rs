@@ -43,15 +43,34 @@ pub struct Reduction {
 impl Reduction {
     /// Prepares an aggregation.
     pub fn new(reduction: &native::Reduction) -> Self {
-        let native::Reduction { aggregation, dtype, places, points, body, across, guards, position } =
-            reduction.clone();
-        Self { aggregation, dtype, places, points, body: Runner::new(body), across, guards, position }
+        let native::Reduction {
+            aggregation,
+            dtype,
+            places,
+            points,
+            body,
+            across,
+            guards,
+            position,
+        } = reduction.clone();
+        Self {
+            aggregation,
+            dtype,
+            places,
+            points,
+            body: Runner::new(body),
+            across,
+            guards,
+            position,
+        }
     }
 
     /// Returns the bytes of partial results that a run keeps.
     pub fn working_bytes(&self) -> u64 {
-        let places = if self.across { self.places.size.min(16 * CHUNK) } else { self.places.size.min(64) };
-        let partials = bytes(&[self.points.size.div_ceil(CHUNK), places], 1).min(MOST_PARTIALS as u64);
+        let places =
+            if self.across { self.places.size.min(16 * CHUNK) } else { self.places.size.min(64) };
+        let partials =
+            bytes(&[self.points.size.div_ceil(CHUNK), places], 1).min(MOST_PARTIALS as u64);
         partials.saturating_mul(size_of::<Partial<f64>>() as u64)
     }
 
@@ -87,7 +106,10 @@ impl<'a> Counting<'a> {
             (true, Some(&valid)) => counts.copy_from_slice(machine.value(valid)),
             (false, None) => {}
             (false, Some(&valid)) => {
-                counts.iter_mut().zip(machine.value::<Bool>(valid)).for_each(|(c, valid)| c.0 &= (valid.0 != 0) as u8);
+                counts
+                    .iter_mut()
+                    .zip(machine.value::<Bool>(valid))
+                    .for_each(|(c, valid)| c.0 &= (valid.0 != 0) as u8);
             }
         }
         Some(counts)
@@ -150,11 +172,16 @@ impl<T: Number> Run<'_, T> {
                 // chunk, and one thread runs it.
                 let to = unsafe { shared.slice(start..start + chunk.len()) };
                 for (i, to) in to.iter_mut().enumerate() {
-                    *to = Partial { value: sums.total[i], position: 0, found: sums.written[i].0 != 0 };
+                    *to = Partial {
+                        value: sums.total[i],
+                        position: 0,
+                        found: sums.written[i].0 != 0,
+                    };
                 }
             }
         });
-        let part = |place: usize, block: usize| partials[block * places.len() + place - places.start];
+        let part =
+            |place: usize, block: usize| partials[block * places.len() + place - places.start];
         self.join(places.clone(), blocks, part);
     }
 
@@ -179,8 +206,11 @@ impl<T: Number> Run<'_, T> {
         /// The points of a block that one thread reduces, if places are few.
         const BLOCK: usize = 16 * CHUNK;
         let Reduction { body, points, .. } = self.reduction;
-        let blocks =
-            if self.reduction.places.size < 64 { points.size.div_ceil(BLOCK).clamp(1, MOST_PARTIALS / 64) } else { 1 };
+        let blocks = if self.reduction.places.size < 64 {
+            points.size.div_ceil(BLOCK).clamp(1, MOST_PARTIALS / 64)
+        } else {
+            1
+        };
         let block = points.size.div_ceil(blocks);
         let work = (body.operations + 1).saturating_mul(block);
         if blocks == 1 {
@@ -203,23 +233,36 @@ impl<T: Number> Run<'_, T> {
                 to[0] = partial;
             }
         });
-        self.join(places.clone(), blocks, |place, block| partials[(place - places.start) * blocks + block]);
+        self.join(places.clone(), blocks, |place, block| {
+            partials[(place - places.start) * blocks + block]
+        });
     }
 
     /// Finishes places whose partial results are those of the blocks `0..blocks`.
-    fn join(&self, places: Range<usize>, blocks: usize, part: impl Fn(usize, usize) -> Partial<T> + Sync) {
+    fn join(
+        &self,
+        places: Range<usize>,
+        blocks: usize,
+        part: impl Fn(usize, usize) -> Partial<T> + Sync,
+    ) {
         let worker = || self.job.finisher();
         parallel(places, self.job.epilogue.operations + blocks, worker, |epilogue, places| {
             for chunk in self.job.epilogue.chunks(places) {
                 self.finish(epilogue, chunk, |place| {
-                    (0..blocks).fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
+                    (0..blocks)
+                        .fold(self.nothing(), |sum, block| self.combine(sum, part(place, block)))
                 });
             }
         });
     }
 
     /// Runs the epilogue for a chunk of places. `whole` returns the aggregated value of a place.
-    fn finish(&self, epilogue: &mut Machine, chunk: Range<usize>, mut whole: impl FnMut(usize) -> Partial<T>) {
+    fn finish(
+        &self,
+        epilogue: &mut Machine,
+        chunk: Range<usize>,
+        mut whole: impl FnMut(usize) -> Partial<T>,
+    ) {
         for (i, place) in chunk.clone().enumerate() {
             let whole = whole(place);
             epilogue.given::<Bool>(WRITTEN)[i] = Bool(whole.found as u8);
@@ -245,7 +288,13 @@ impl<T: Number> Run<'_, T> {
 
 /// Returns the partial result that is point number `i` of a piece, for the arg forms: value,
 /// position, and whether it counts.
-fn point_of<T: Number>(piece: &Piece, i: usize, step: i64, values: &[T], counts: Option<&[Bool]>) -> Partial<T> {
+fn point_of<T: Number>(
+    piece: &Piece,
+    i: usize,
+    step: i64,
+    values: &[T],
+    counts: Option<&[Bool]>,
+) -> Partial<T> {
     let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
     let position = (piece.values[0] + i as i64 * step) as i32;
     Partial { value: values[piece.at + i], position, found }
@@ -354,7 +403,8 @@ impl<'a, T: Number> Fold<'a, T> {
             if run.arg() {
                 positions.walk(space, position, chunk.start, chunk.len(), |piece| {
                     for i in 0..piece.length {
-                        whole = run.combine(whole, point_of(&piece, i, position.steps[0], values, counts));
+                        whole = run
+                            .combine(whole, point_of(&piece, i, position.steps[0], values, counts));
                     }
                 });
             } else {

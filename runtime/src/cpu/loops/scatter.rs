@@ -44,14 +44,16 @@ impl Scatter {
 
     /// Returns the bytes of the lists of points that a run makes.
     pub fn working_bytes(&self) -> u64 {
-        let of_points = bytes(&[self.key.space.size], size_of::<Option<usize>>() + size_of::<usize>());
+        let of_points =
+            bytes(&[self.key.space.size], size_of::<Option<usize>>() + size_of::<usize>());
         of_points.saturating_add(bytes(&[self.rows, 2], size_of::<usize>()))
     }
 
     /// Computes all places.
     pub fn run(&self, job: &Job) {
         let lists = Lists::new(&self.key, self.rows, job.launch);
-        let each = self.cost_of_a_point * self.key.space.size as f64 / (self.rows * self.row) as f64;
+        let each =
+            self.cost_of_a_point * self.key.space.size as f64 / (self.rows * self.row) as f64;
         let work = job.epilogue.operations + 2 + each as usize;
         let Reduction { aggregation, dtype, .. } = self.reduction;
         typed!(dtype, T => {
@@ -84,8 +86,10 @@ impl Scatter {
                 if !points.is_empty() {
                     sums.sum(start..end, points.iter().copied());
                     let part = start - chunk.start..end - chunk.start;
-                    epilogue.given::<T>(ACCUMULATOR)[part.clone()].copy_from_slice(&sums.total[..end - start]);
-                    epilogue.given::<Bool>(WRITTEN)[part].copy_from_slice(&sums.written[..end - start]);
+                    epilogue.given::<T>(ACCUMULATOR)[part.clone()]
+                        .copy_from_slice(&sums.total[..end - start]);
+                    epilogue.given::<Bool>(WRITTEN)[part]
+                        .copy_from_slice(&sums.written[..end - start]);
                 }
                 start = end;
             }
@@ -119,7 +123,9 @@ impl Lists {
         (0..rows).for_each(|row| starts[row + 1] += starts[row]);
         let mut next = starts.clone();
         let mut points = vec![0; starts[rows]];
-        for (point, row) in named.iter().enumerate().filter_map(|(point, row)| Some((point, (*row)?))) {
+        for (point, row) in
+            named.iter().enumerate().filter_map(|(point, row)| Some((point, (*row)?)))
+        {
             points[next[row]] = point;
             next[row] += 1;
         }

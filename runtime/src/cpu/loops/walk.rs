@@ -23,8 +23,10 @@ impl Piece<'_> {
     pub fn where_at_least_zero(&self, first: usize, steps: &[i64]) -> Range<usize> {
         let lines = self.values.iter().zip(steps).skip(first);
         let all = 0..self.length as i64;
-        let part = lines.fold(all, |range, (value, step)| where_at_least_zero(range, *value, *step));
-        part.start.min(self.length as i64) as usize..part.end.max(part.start).min(self.length as i64) as usize
+        let part =
+            lines.fold(all, |range, (value, step)| where_at_least_zero(range, *value, *step));
+        part.start.min(self.length as i64) as usize
+            ..part.end.max(part.start).min(self.length as i64) as usize
     }
 }
 
@@ -63,7 +65,14 @@ impl Walker {
 
     /// Visits `length` points from `start` on, piece by piece. The variables outside the space keep
     /// their values in the walker's `point`.
-    pub fn walk(&mut self, space: &Space, lines: &Lines, start: usize, length: usize, mut visit: impl FnMut(Piece)) {
+    pub fn walk(
+        &mut self,
+        space: &Space,
+        lines: &Lines,
+        start: usize,
+        length: usize,
+        mut visit: impl FnMut(Piece),
+    ) {
         self.walk_tables(space, lines, start, length, 1, |piece, _| visit(piece));
     }
 
@@ -87,7 +96,9 @@ impl Walker {
             let point = &mut self.point;
             let piece = (lines.run - position % lines.run).min(end - position);
             let mut pieces = 1;
-            if let Some(axis) = lines.outer.checked_sub(1).filter(|_| most > 1 && piece == lines.run) {
+            if let Some(axis) =
+                lines.outer.checked_sub(1).filter(|_| most > 1 && piece == lines.run)
+            {
                 let variable = &mut point[space.first + axis];
                 let left = space.extents[axis] - *variable as usize;
                 pieces = ((end - position) / piece).min(left).min(most);
@@ -132,7 +143,9 @@ impl Walker {
 
 /// Evaluates an expression at a point.
 fn evaluate(affine: &Affine, point: &[i64]) -> i64 {
-    affine.terms().iter().fold(affine.offset(), |sum, (variable, c)| sum.wrapping_add(c.wrapping_mul(point[*variable])))
+    affine.terms().iter().fold(affine.offset(), |sum, (variable, c)| {
+        sum.wrapping_add(c.wrapping_mul(point[*variable]))
+    })
 }
 
 /// Computes inclusive bounds of the space's variables over `length` points from `start` on.
@@ -143,7 +156,11 @@ fn bounds_over(space: &Space, start: usize, length: usize, bounds: &mut Vec<(i64
     for (axis, extent) in space.extents.iter().enumerate().rev() {
         // If the ends lie in different rounds of this axis, any of its values may occur.
         let whole = from / extent != to / extent;
-        bounds[axis] = if whole { (0, *extent as i64 - 1) } else { ((from % extent) as i64, (to % extent) as i64) };
+        bounds[axis] = if whole {
+            (0, *extent as i64 - 1)
+        } else {
+            ((from % extent) as i64, (to % extent) as i64)
+        };
         (from, to) = (from / extent, to / extent);
     }
 }

@@ -15,7 +15,9 @@ const USUAL: Caches = Caches { second: 512 << 10, last: 32 << 20 };
 
 /// The sizes of this machine's caches, clamped to a plausible range.
 pub static CACHES: LazyLock<Caches> = LazyLock::new(|| {
-    let size = |level: u8, usual: usize| told(level).map_or(usual, |told| told.clamp(usual / 2, usual * 16));
+    let size = |level: u8, usual: usize| {
+        told(level).map_or(usual, |told| told.clamp(usual / 2, usual * 16))
+    };
     Caches { second: size(2, USUAL.second), last: size(3, USUAL.last) }
 });
 

@@ -49,7 +49,12 @@ impl Register {
         // SAFETY: the lines are initialised and aligned to 64 bytes, which is enough for every
         // `Plain`, and any bit pattern is a value of a `Plain`. The count does not exceed their
         // size.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), size_of_val(&*self.0) / size_of::<T>()) }
+        unsafe {
+            std::slice::from_raw_parts(
+                self.0.as_ptr().cast(),
+                size_of_val(&*self.0) / size_of::<T>(),
+            )
+        }
     }
 
     /// Returns the buffer as mutable elements: as many as it holds.

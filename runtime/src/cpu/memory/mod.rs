@@ -15,6 +15,8 @@ pub mod scratch;
 mod shared;
 
 pub use caches::CACHES;
-pub use elements::{Bool, Line, Plain, Register, bytes, bytes_of, elements, elements_mut, prefetch};
+pub use elements::{
+    Bool, Line, Plain, Register, bytes, bytes_of, elements, elements_mut, prefetch,
+};
 pub use operand::{Launch, Operand, Output};
 pub use shared::Shared;

@@ -36,7 +36,9 @@ impl<'a, T> Shared<'a, T> {
         for at in range.step_by(64 / size_of::<T>()) {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
             // SAFETY: a prefetch has no effect on memory, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.start.wrapping_add(at).cast_const().cast()) };
+            unsafe {
+                _mm_prefetch::<_MM_HINT_ET0>(self.start.wrapping_add(at).cast_const().cast())
+            };
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = range;

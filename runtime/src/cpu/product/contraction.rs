@@ -7,7 +7,8 @@
 //! Guards become zeros in the packed operands. The epilogue runs on finished tiles.
 
 use super::gemm::{
-    Float, Frame, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View, Window, product,
+    Float, Frame, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View,
+    Window, product,
 };
 use super::places::{gathered, locate};
 use crate::cpu::loops::job::Job;
@@ -85,7 +86,8 @@ impl Contraction {
         let mut size = Size { window_bytes: *window_bytes, ..Size::new(b, m, n, k, dtype.size()) };
         let mut left = Side::new(program, [batch, rows, terms], &product.left);
         let mut right = Side::new(program, [batch, columns, terms], &product.right);
-        if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) = (&mut left, &mut right)
+        if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) =
+            (&mut left, &mut right)
             && let Some((window, _)) = &places.window
         {
             let extents: Vec<usize> = terms.iter().map(|&axis| program.extents[axis]).collect();
@@ -101,18 +103,33 @@ impl Contraction {
             let mut point = vec![0; program.extents.len()];
             let of_point = |position| {
                 locate(&program.extents, axes, position, &mut point);
-                place.terms().iter().fold(0, |place, (axis, stride)| place + (stride * point[*axis]) as usize)
+                place
+                    .terms()
+                    .iter()
+                    .fold(0, |place, (axis, stride)| place + (stride * point[*axis]) as usize)
             };
             (0..program.points(axes)).map(of_point).collect()
         };
         let column_places = places(columns);
         let mut runs = vec![1u32; column_places.len()];
         for i in (0..column_places.len().saturating_sub(1)).rev() {
-            runs[i] = if column_places[i + 1] == column_places[i] + 1 { runs[i + 1] + 1 } else { 1 };
+            runs[i] =
+                if column_places[i + 1] == column_places[i] + 1 { runs[i + 1] + 1 } else { 1 };
         }
         let (batch, rows) = (places(batch), places(rows));
         let (operands, packs) = (product.right.operands(), *packs);
-        Self { dtype: *dtype, size, left, right, operands, packs, batch, rows, columns: column_places, runs }
+        Self {
+            dtype: *dtype,
+            size,
+            left,
+            right,
+            operands,
+            packs,
+            batch,
+            rows,
+            columns: column_places,
+            runs,
+        }
     }
 
     /// Returns whether the left factor is read through a window.
@@ -195,7 +212,8 @@ impl Side {
                 Side::Gathered { operand: address.operand, places, whole: *whole }
             }
             Factor::Computed { tape, guards } => {
-                let (tape, guards, extents) = (Runner::new((**tape).clone()), guards.clone(), program.extents.clone());
+                let (tape, guards, extents) =
+                    (Runner::new((**tape).clone()), guards.clone(), program.extents.clone());
                 let [batch, outer, _] = axes.map(<[usize]>::to_vec);
                 Side::Computed(Box::new(Computed { tape, guards, extents, batch, outer }))
             }
@@ -263,7 +281,14 @@ impl<T: Float + Number> Pack<T> for Bound<'_, T> {
 }
 
 impl Computed {
-    fn pack<T: Number>(&self, launch: Launch, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
+    fn pack<T: Number>(
+        &self,
+        launch: Launch,
+        batch: usize,
+        outer: Range<usize>,
+        ks: Range<usize>,
+        panel: Panel<T>,
+    ) {
         let mut machine = self.tape.machine(launch);
         let mut counts = [Bool(0); CHUNK];
         locate(&self.extents, &self.batch, batch, &mut machine.walker.point);
@@ -271,9 +296,16 @@ impl Computed {
             locate(&self.extents, &self.outer, o, &mut machine.walker.point);
             for chunk in self.tape.chunks(ks.clone()) {
                 machine.run(chunk.start, chunk.len());
-                let all = guards_hold(&self.tape.space, &self.guards, &mut machine.walker, &chunk, &mut counts);
+                let all = guards_hold(
+                    &self.tape.space,
+                    &self.guards,
+                    &mut machine.walker,
+                    &chunk,
+                    &mut counts,
+                );
                 let values = machine.value::<T>(self.tape.results[0]);
-                let to = &mut panel.data[row * panel.outer_stride + (chunk.start - ks.start) * panel.k_stride..];
+                let to = &mut panel.data
+                    [row * panel.outer_stride + (chunk.start - ks.start) * panel.k_stride..];
                 if all && panel.k_stride == 1 {
                     to[..values.len()].copy_from_slice(values);
                     continue;
@@ -282,7 +314,8 @@ impl Computed {
                 if all {
                     to.for_each(|(to, x)| *to = *x);
                 } else {
-                    to.zip(&counts).for_each(|((to, x), c)| *to = if c.0 != 0 { *x } else { T::default() });
+                    to.zip(&counts)
+                        .for_each(|((to, x), c)| *to = if c.0 != 0 { *x } else { T::default() });
                 }
             }
         }
@@ -322,7 +355,9 @@ unsafe impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
                 let count = 1 + (first + 1..tile.rows.end).take_while(follows).count();
                 let place = place(first, tile.columns.start);
                 // SAFETY: a product stores each element once, and each is another place.
-                tile.together(first..first + count, |sums| unsafe { self.job.complete(machine, place, sums) });
+                tile.together(first..first + count, |sums| unsafe {
+                    self.job.complete(machine, place, sums)
+                });
                 first += count;
             }
             return;
@@ -339,12 +374,20 @@ unsafe impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
         }
     }
 
-    fn place(&self, batch: usize, of_rows: Range<usize>, of_columns: Range<usize>) -> Option<(*mut T, usize)> {
+    fn place(
+        &self,
+        batch: usize,
+        of_rows: Range<usize>,
+        of_columns: Range<usize>,
+    ) -> Option<(*mut T, usize)> {
         let Contraction { batch: batches, rows, columns, runs, .. } = self.contraction;
         let (rows, first_column) = (&rows[of_rows], of_columns.start);
         let stride = rows.get(1).map_or(0, |second| second.wrapping_sub(rows[0]));
         let is_even = rows.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == stride);
-        if (runs[first_column] as usize) < of_columns.len() || !is_even || rows.last() < rows.first() {
+        if (runs[first_column] as usize) < of_columns.len()
+            || !is_even
+            || rows.last() < rows.first()
+        {
             return None;
         }
         let place = |row: usize| batches[batch] + row + columns[first_column];

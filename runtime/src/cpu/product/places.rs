@@ -25,18 +25,23 @@ pub fn gathered(program: &NativeProgram, groups: [&[usize]; 3], address: &Addres
         let group = groups[number];
         // A derived variable with a constant numerator belongs to every group. Only the first group
         // counts it, and likewise constants.
-        let mine =
-            |v: usize| !is_loop(v) && groups.iter().position(|g| variables.depends_only_on(v, g)) == Some(number);
-        let terms: Vec<Vec<(usize, i64)>> =
-            expressions.iter().map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect()).collect();
+        let mine = |v: usize| {
+            !is_loop(v)
+                && groups.iter().position(|g| variables.depends_only_on(v, g)) == Some(number)
+        };
+        let terms: Vec<Vec<(usize, i64)>> = expressions
+            .iter()
+            .map(|e| e.terms().iter().copied().filter(|(v, _)| mine(*v)).collect())
+            .collect();
         let mut tables = vec![Vec::with_capacity(program.points(group)); expressions.len()];
         let mut point = vec![0; variables.count()];
         for position in 0..program.points(group) {
             locate(extents, group, position, &mut point);
             for (derived, d) in variables.derived.iter().enumerate() {
                 let terms = d.numerator.terms().iter();
-                let numerator =
-                    terms.fold(d.numerator.offset(), |sum, (v, c)| sum.wrapping_add(c.wrapping_mul(point[*v])));
+                let numerator = terms.fold(d.numerator.offset(), |sum, (v, c)| {
+                    sum.wrapping_add(c.wrapping_mul(point[*v]))
+                });
                 point[variables.axes + derived] = numerator.div_euclid(d.denominator);
             }
             for ((table, terms), expression) in tables.iter_mut().zip(&terms).zip(&expressions) {
@@ -47,7 +52,8 @@ pub fn gathered(program: &NativeProgram, groups: [&[usize]; 3], address: &Addres
         let mut tables = tables.into_iter();
         Axis::new(tables.next().unwrap_or_default(), tables.collect())
     };
-    let of_loops = |affine: &&Affine| program.loops().map(|v| affine.coefficient(v) as isize).collect();
+    let of_loops =
+        |affine: &&Affine| program.loops().map(|v| affine.coefficient(v) as isize).collect();
     let loops = expressions.iter().map(of_loops).collect();
     let window = window(program, groups, address);
     Places { batch: axis(0), outer: axis(1), k: axis(2), loops, window }
@@ -58,7 +64,11 @@ pub fn gathered(program: &NativeProgram, groups: [&[usize]; 3], address: &Addres
 /// A condition bounds a sum of variables, as in `0 <= y + i - 1`. That sum becomes a coordinate,
 /// whose stride is the sum's factor in the offset. Each remaining variable becomes a coordinate of
 /// its own, or is merged with the one before, if their strides overlap: `y + i` without padding.
-fn window(program: &NativeProgram, groups: [&[usize]; 3], address: &Address) -> Option<(Window, isize)> {
+fn window(
+    program: &NativeProgram,
+    groups: [&[usize]; 3],
+    address: &Address,
+) -> Option<(Window, isize)> {
     let Address { offset, conditions, .. } = address;
     let (extents, axes) = (&program.extents, program.variables.axes);
     let is_loop = |v: usize| program.loops().contains(&v);
@@ -135,7 +145,9 @@ impl Sum {
     fn of(offset: &Affine, terms: Affine, negated: &Affine) -> Option<Self> {
         let (first, coefficient) = *terms.terms().first()?;
         let stride = offset.coefficient(first) / coefficient;
-        let follows = |(v, coefficient): &(usize, i64)| coefficient.checked_mul(stride) == Some(offset.coefficient(*v));
+        let follows = |(v, coefficient): &(usize, i64)| {
+            coefficient.checked_mul(stride) == Some(offset.coefficient(*v))
+        };
         if stride == 0 || !terms.terms().iter().all(follows) {
             return None;
         }

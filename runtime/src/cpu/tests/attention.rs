@@ -33,9 +33,11 @@ fn nests(outputs: &str, statements: &str, rows: usize, points: usize) -> Vec<Nes
     let source = format!(
         "function f(Q[B, T, H, D], K[B, N, H, D], V[B, N, H, E], Mask[T, N]) -> ({outputs}) {{ {FORWARD} {statements} }}"
     );
-    let model = Model::compile(&source).unwrap_or_else(|error| panic!("{}", error.render(&source, false)));
+    let model =
+        Model::compile(&source).unwrap_or_else(|error| panic!("{}", error.render(&source, false)));
     let device = crate::Device::cpu();
-    let shapes = [("Q", vec![2, rows, 3, 5]), ("K", vec![2, points, 3, 5]), ("V", vec![2, points, 3, 7])];
+    let shapes =
+        [("Q", vec![2, rows, 3, 5]), ("K", vec![2, points, 3, 5]), ("V", vec![2, points, 3, 7])];
     let mut builder = model.on(&device).input("Mask", TensorType::new(DType::F32, [rows, points]));
     for (name, shape) in shapes {
         builder = builder.input(name, TensorType::new(DType::F32, shape));
@@ -68,26 +70,49 @@ fn in_blocks() {
             seen += 1;
             check_program(&nest, false);
             let operands = operands(&mut draw, &nest, 0);
-            let aligned: Vec<Register> = operands.iter().map(|tensor| register(tensor.bytes())).collect();
-            let read: Vec<memory::Operand> = aligned.iter().map(|r| memory::Operand::from(r.elements())).collect();
+            let aligned: Vec<Register> =
+                operands.iter().map(|tensor| register(tensor.bytes())).collect();
+            let read: Vec<memory::Operand> =
+                aligned.iter().map(|r| memory::Operand::from(r.elements())).collect();
             let rows_of_nest = 0..nest::rows(&nest);
-            let expected: Vec<_> =
-                rows_of_nest.flat_map(|row| nest::row(&nest, &operands, row, &[]).unwrap()).collect();
-            for scores in [1, 3 * points, 5 * points + 1, 12 * points, rows * points, 4 * rows * points, 1 << 20] {
-                let attention = native::Attention::in_blocks(&nest, &profile(false), scores).unwrap();
+            let expected: Vec<_> = rows_of_nest
+                .flat_map(|row| nest::row(&nest, &operands, row, &[]).unwrap())
+                .collect();
+            for scores in [
+                1,
+                3 * points,
+                5 * points + 1,
+                12 * points,
+                rows * points,
+                4 * rows * points,
+                1 << 20,
+            ] {
+                let attention =
+                    native::Attention::in_blocks(&nest, &profile(false), scores).unwrap();
                 let attention = Attention::new(&attention);
-                let mut written: Vec<Register> =
-                    nest.outputs.iter().map(|o| Register::zeroed(o.ty.elements() * size_of::<f32>())).collect();
+                let mut written: Vec<Register> = nest
+                    .outputs
+                    .iter()
+                    .map(|o| Register::zeroed(o.ty.elements() * size_of::<f32>()))
+                    .collect();
                 let into: Vec<memory::Output> =
                     written.iter_mut().map(|r| memory::Output::new(r.elements_mut(), 0)).collect();
                 // SAFETY: the plan has verified the nest, and the outputs are borrowed here alone.
                 unsafe { attention.run(&[], &read, &into) };
                 drop(into);
-                let found = nest.outputs.iter().zip(&written).map(|(output, register)| tensor(output, register));
+                let found = nest
+                    .outputs
+                    .iter()
+                    .zip(&written)
+                    .map(|(output, register)| tensor(output, register));
                 let found: Vec<Tensor> = found.collect();
                 for element in &expected {
-                    let (value, expected) = (found[element.output].get(element.position), element.value.value);
-                    assert!(alike(value, expected), "{value:?}, not {expected:?}, in blocks of {scores}:\n{nest}");
+                    let (value, expected) =
+                        (found[element.output].get(element.position), element.value.value);
+                    assert!(
+                        alike(value, expected),
+                        "{value:?}, not {expected:?}, in blocks of {scores}:\n{nest}"
+                    );
                 }
             }
         }

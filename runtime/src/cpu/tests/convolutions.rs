@@ -17,7 +17,12 @@ const F: usize = 6;
 
 /// One coordinate of the image as a sum of a line and a tap, the size of the image, and whether
 /// guards keep it inside.
-fn coordinate(draw: &mut Draw, at: usize, tap: usize, extents: &[usize; 7]) -> (Affine, usize, bool) {
+fn coordinate(
+    draw: &mut Draw,
+    at: usize,
+    tap: usize,
+    extents: &[usize; 7],
+) -> (Affine, usize, bool) {
     let (stride, dilation) = (draw.of(&[1, 1, 1, 2]), draw.of(&[1, 1, -1, 2]));
     let sum = Affine::new([(at, stride), (tap, dilation)], 0).unwrap();
     let bounds: Vec<(i64, i64)> = extents.iter().map(|&extent| (0, extent as i64 - 1)).collect();
@@ -32,8 +37,15 @@ fn coordinate(draw: &mut Draw, at: usize, tap: usize, extents: &[usize; 7]) -> (
 /// gives the gradient of the kernel.
 fn convolution(draw: &mut Draw) -> Nest {
     let of_kernel = draw.chance(40);
-    let mut extents =
-        [1 + draw.below(2), 2 + draw.below(4), 5 + draw.below(13), 1 + draw.below(7), 0, 0, 1 + draw.below(4)];
+    let mut extents = [
+        1 + draw.below(2),
+        2 + draw.below(4),
+        5 + draw.below(13),
+        1 + draw.below(7),
+        0,
+        0,
+        1 + draw.below(4),
+    ];
     (extents[I], extents[J]) = (1 + draw.below(3), draw.of(&[1, 2, 3, 3]));
     if of_kernel {
         (extents[X], extents[C]) = (extents[X] / 2, extents[C] + 4);
@@ -54,11 +66,15 @@ fn convolution(draw: &mut Draw) -> Nest {
             sum.scale(*size as i64).unwrap().add(&renamed(coordinate)).unwrap()
         })
     };
-    let axes: Vec<Axis> = order.iter().map(|&a| Axis { name: NAMES[a].into(), extent: extents[a] }).collect();
+    let axes: Vec<Axis> =
+        order.iter().map(|&a| Axis { name: NAMES[a].into(), extent: extents[a] }).collect();
     let plain = |axis: usize| (Affine::var(axis), extents[axis]);
     let image = [plain(N), (u.clone(), height), (v.clone(), width), plain(C)];
-    let other =
-        if of_kernel { [plain(N), plain(Y), plain(X), plain(F)] } else { [plain(I), plain(J), plain(C), plain(F)] };
+    let other = if of_kernel {
+        [plain(N), plain(Y), plain(X), plain(F)]
+    } else {
+        [plain(I), plain(J), plain(C), plain(F)]
+    };
     let elements = |dims: &[(Affine, usize)]| dims.iter().map(|(_, size)| size).product::<usize>();
     let mut guards = Vec::new();
     for (coordinate, size, _) in

@@ -27,8 +27,25 @@ fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> N
 /// Tests every operation on every type, and every cast, at values near and far.
 #[test]
 fn every_operation_equals_its_definition() {
-    let values =
-        [0.0, 1.0, -1.0, 2.0, 0.5, -0.75, 3.0, 7.3, -8.0, 30.0, 100.0, -300.0, 7e4, 3e9, -1e30, 1e-30, f64::NAN];
+    let values = [
+        0.0,
+        1.0,
+        -1.0,
+        2.0,
+        0.5,
+        -0.75,
+        3.0,
+        7.3,
+        -8.0,
+        30.0,
+        100.0,
+        -300.0,
+        7e4,
+        3e9,
+        -1e30,
+        1e-30,
+        f64::NAN,
+    ];
     let pairs = || values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)));
     let load = |program: &mut Program<Leaf>, operand, dtype| {
         let load = Load { operand, offset: Affine::var(0), dynamic: vec![], when: vec![] };
@@ -39,7 +56,8 @@ fn every_operation_equals_its_definition() {
         let dtype = program.dtype(result);
         let nest = elementwise(program, operands, dtype);
         let operands: Vec<Tensor> = operands.iter().map(|t| (*t).clone()).collect();
-        let (got, want) = (native(&nest, &[], &operands).remove(0), reference(&nest, &[], &operands).remove(0));
+        let (got, want) =
+            (native(&nest, &[], &operands).remove(0), reference(&nest, &[], &operands).remove(0));
         for place in 0..nest.places() {
             let (got, want) = (got.get(place), want.get(place));
             let at: Vec<Scalar> = operands.iter().map(|t| t.get(place)).collect();
@@ -52,8 +70,10 @@ fn every_operation_equals_its_definition() {
             let scalars = scalars.into_iter().map(|v| Scalar::from_f64(dtype, v));
             Tensor::from_scalars(TensorType::new(dtype, [count]), scalars).unwrap()
         };
-        let (left, right) = (tensor(pairs().map(|p| p.0).collect()), tensor(pairs().map(|p| p.1).collect()));
-        for op in UnaryOp::ALL.into_iter().filter(|op| *op != UnaryOp::BitNot || !dtype.is_float()) {
+        let (left, right) =
+            (tensor(pairs().map(|p| p.0).collect()), tensor(pairs().map(|p| p.1).collect()));
+        for op in UnaryOp::ALL.into_iter().filter(|op| *op != UnaryOp::BitNot || !dtype.is_float())
+        {
             let mut program = Program::default();
             let a = load(&mut program, 0, dtype);
             let result = program.unary(op, a);
@@ -61,7 +81,8 @@ fn every_operation_equals_its_definition() {
         }
         use BinaryOp::{BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight};
         let of_bits = [BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight];
-        for op in BinaryOp::ALL.into_iter().filter(|op| !of_bits.contains(op) || !dtype.is_float()) {
+        for op in BinaryOp::ALL.into_iter().filter(|op| !of_bits.contains(op) || !dtype.is_float())
+        {
             let mut program = Program::default();
             let (a, b) = (load(&mut program, 0, dtype), load(&mut program, 1, dtype));
             let result = program.binary(op, a, b);
@@ -93,16 +114,19 @@ fn every_operation_equals_its_definition() {
 #[test]
 fn shifts_both_ways_equal_their_definition() {
     for dtype in [DType::U32, DType::I32, DType::U64] {
-        let words = (0..100).map(|i| Scalar::from_bits(dtype, 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(i + 1)));
+        let words = (0..100)
+            .map(|i| Scalar::from_bits(dtype, 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(i + 1)));
         let words = Tensor::from_scalars(TensorType::new(dtype, [100]), words).unwrap();
         for (left, right) in [(13, 19), (31, 1), (13, 18), (0, 32), (32, 0), (40, -8)] {
             for (is_read_again, is_swapped) in [(false, false), (false, true), (true, false)] {
                 let mut program = Program::default();
-                let load = Load { operand: 0, offset: Affine::var(0), dynamic: vec![], when: vec![] };
+                let load =
+                    Load { operand: 0, offset: Affine::var(0), dynamic: vec![], when: vec![] };
                 let x = program.push(Inst::Leaf(Leaf::Load(load)), dtype);
                 let three = program.constant(Scalar::from_i64(dtype, 3));
                 let x = program.binary(BinaryOp::Add, x, three);
-                let [left, right] = [left, right].map(|count| program.constant(Scalar::from_i64(dtype, count)));
+                let [left, right] =
+                    [left, right].map(|count| program.constant(Scalar::from_i64(dtype, count)));
                 let high = program.binary(BinaryOp::ShiftLeft, x, left);
                 let low = program.binary(BinaryOp::ShiftRight, x, right);
                 let (a, b) = if is_swapped { (low, high) } else { (high, low) };
@@ -112,7 +136,11 @@ fn shifts_both_ways_equal_their_definition() {
                 program.results = vec![result];
                 let nest = elementwise(program, &[&words], dtype);
                 let operands = [words.clone()];
-                assert_eq!(native(&nest, &[], &operands), reference(&nest, &[], &operands), "{nest}");
+                assert_eq!(
+                    native(&nest, &[], &operands),
+                    reference(&nest, &[], &operands),
+                    "{nest}"
+                );
             }
         }
     }
@@ -126,19 +154,27 @@ fn copies_in_another_order_equal_their_definition() {
         for columns in 1..=9 {
             for (outer, rows) in [(1, 1), (1, 7), (2, 256), (3, 1031), (5, 30)] {
                 // The coefficients of row and column in the address, and the first element.
-                for (row, column, first) in
-                    [(1, rows, 0), (2, 2 * rows, 1), (-1, rows, rows - 1), (0, 1, 3), (1, -rows, rows * (columns - 1))]
-                {
+                for (row, column, first) in [
+                    (1, rows, 0),
+                    (2, 2 * rows, 1),
+                    (-1, rows, rows - 1),
+                    (0, 1, 3),
+                    (1, -rows, rows * (columns - 1)),
+                ] {
                     let extents = [("b", outer), ("i", rows), ("j", columns)];
-                    let axes = extents.map(|(name, extent)| Axis { name: name.into(), extent: extent as usize });
-                    let offset = Affine::new([(0, 2 * rows * columns), (1, row), (2, column)], first).unwrap();
+                    let axes = extents
+                        .map(|(name, extent)| Axis { name: name.into(), extent: extent as usize });
+                    let offset =
+                        Affine::new([(0, 2 * rows * columns), (1, row), (2, column)], first)
+                            .unwrap();
                     let mut program = Program::default();
                     let load = Load { operand: 0, offset, dynamic: vec![], when: vec![] };
                     let value = program.push(Inst::Leaf(Leaf::Load(load)), dtype);
                     program.results = vec![value];
                     let elements = (2 * rows * columns * outer) as usize + 4;
                     let scalars = (0..elements).map(|i| Scalar::from_i64(dtype, i as i64 % 251));
-                    let operand = Tensor::from_scalars(TensorType::new(dtype, [elements]), scalars).unwrap();
+                    let operand =
+                        Tensor::from_scalars(TensorType::new(dtype, [elements]), scalars).unwrap();
                     let nest = Nest {
                         outputs: vec![output(dtype, &axes, 0..3)],
                         axes: axes.to_vec(),
@@ -146,7 +182,11 @@ fn copies_in_another_order_equal_their_definition() {
                         ..elementwise(program, &[&operand], dtype)
                     };
                     let operands = [operand];
-                    assert_eq!(native(&nest, &[], &operands), reference(&nest, &[], &operands), "{nest}");
+                    assert_eq!(
+                        native(&nest, &[], &operands),
+                        reference(&nest, &[], &operands),
+                        "{nest}"
+                    );
                 }
             }
         }
@@ -173,10 +213,14 @@ fn quotients_by_one_number_are_rounded_right() {
         for (x, got) in x.iter().zip(quotients(&x, by)) {
             let want = f64::from(*x) / f64::from(by);
             let unit = f64::from(f32::from_bits(got.to_bits() + 1)) - f64::from(got);
-            assert!((f64::from(got) - want).abs() <= 0.500_001 * unit, "{x:e} / {by:e} = {want:e}, not {got:e}");
+            assert!(
+                (f64::from(got) - want).abs() <= 0.500_001 * unit,
+                "{x:e} / {by:e} = {want:e}, not {got:e}"
+            );
         }
         let by = -by.trunc().clamp(1.0, 4095.0);
-        let (wholes, far) = ([1.0, 2.0, 3.0, 41.0, 4095.0], [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 3e38]);
+        let (wholes, far) =
+            ([1.0, 2.0, 3.0, 41.0, 4095.0], [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 3e38]);
         assert_eq!(quotients(&wholes.map(|whole| whole * by), by), wholes, "{by}");
         for by in [by, 1.0 / by] {
             let bits = |x: &[f32]| -> Vec<u32> { x.iter().map(|x| x.to_bits()).collect() };

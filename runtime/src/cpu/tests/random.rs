@@ -34,7 +34,8 @@ struct Generator<'a, 'b> {
 
 impl Generator<'_, '_> {
     fn affine(&mut self, variables: &[usize]) -> Affine {
-        let terms: Vec<(usize, i64)> = variables.iter().map(|&v| (v, self.draw.of(&[0, 0, 1, 1, 2, -1, 3]))).collect();
+        let terms: Vec<(usize, i64)> =
+            variables.iter().map(|&v| (v, self.draw.of(&[0, 0, 1, 1, 2, -1, 3]))).collect();
         let constant = self.draw.below(5) as i64 - 2;
         Affine::new(terms, constant).unwrap()
     }
@@ -68,7 +69,11 @@ impl Generator<'_, '_> {
             let value = program.cast(value, dtype);
             let written = program.push(Inst::Leaf(Leaf::Written), DType::Bool);
             let other = program.constant(Scalar::from_i64(dtype, 3));
-            values.push(if self.draw.chance(50) { program.select(written, value, other) } else { value });
+            values.push(if self.draw.chance(50) {
+                program.select(written, value, other)
+            } else {
+                value
+            });
         }
         for _ in 0..1 + self.draw.below(2) {
             let load = self.load(dtype, variables, None);
@@ -87,7 +92,11 @@ impl Generator<'_, '_> {
             let (a, b) = (self.draw.of(&values), self.draw.of(&values));
             let value = match self.draw.below(8) {
                 0 => {
-                    let condition = program.binary(self.draw.of(&[BinaryOp::Lt, BinaryOp::Eq, BinaryOp::Ge]), a, b);
+                    let condition = program.binary(
+                        self.draw.of(&[BinaryOp::Lt, BinaryOp::Eq, BinaryOp::Ge]),
+                        a,
+                        b,
+                    );
                     program.select(condition, a, b)
                 }
                 1 => {
@@ -95,15 +104,29 @@ impl Generator<'_, '_> {
                     let there = program.cast(a, other);
                     program.cast(there, dtype)
                 }
-                2 => program.unary(self.draw.of(&[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Floor, UnaryOp::Round]), a),
+                2 => program.unary(
+                    self.draw.of(&[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Floor, UnaryOp::Round]),
+                    a,
+                ),
                 3 if !dtype.is_float() => {
-                    let bits =
-                        [BinaryOp::BitAnd, BinaryOp::BitXor, BinaryOp::ShiftLeft, BinaryOp::ShiftRight, BinaryOp::Pow];
+                    let bits = [
+                        BinaryOp::BitAnd,
+                        BinaryOp::BitXor,
+                        BinaryOp::ShiftLeft,
+                        BinaryOp::ShiftRight,
+                        BinaryOp::Pow,
+                    ];
                     program.binary(self.draw.of(&bits), a, b)
                 }
                 _ => {
-                    let ops =
-                        [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Max, BinaryOp::Min];
+                    let ops = [
+                        BinaryOp::Add,
+                        BinaryOp::Sub,
+                        BinaryOp::Mul,
+                        BinaryOp::Div,
+                        BinaryOp::Max,
+                        BinaryOp::Min,
+                    ];
                     program.binary(self.draw.of(&ops), a, b)
                 }
             };
@@ -143,7 +166,8 @@ pub fn in_loops(draw: &mut Draw, mut nest: Nest) -> (Nest, Vec<usize>) {
                 load.when.iter_mut().chain([&mut load.offset]).for_each(shift);
                 for variable in first..first + loops {
                     let step = draw.of(&[0, 1, 3]);
-                    load.offset = load.offset.add(&Affine::var(variable).scale(step).unwrap()).unwrap();
+                    load.offset =
+                        load.offset.add(&Affine::var(variable).scale(step).unwrap()).unwrap();
                     let more = step as usize * (nest.axes[variable].extent - 1);
                     nest.operands[load.operand].shape[0] += more;
                 }
@@ -192,7 +216,8 @@ pub fn nest(draw: &mut Draw) -> Nest {
         derived: Vec::new(),
         guards: Vec::new(),
         operands: Vec::new(),
-        aggregation: aggregates.then(|| if reduction == 0 { Aggregation::Assign } else { draw.of(&Aggregation::ALL) }),
+        aggregation: aggregates
+            .then(|| if reduction == 0 { Aggregation::Assign } else { draw.of(&Aggregation::ALL) }),
         position: None,
         body: Program::default(),
         inner: Vec::new(),
@@ -204,7 +229,10 @@ pub fn nest(draw: &mut Draw) -> Nest {
         nest.aggregation = Some(Aggregation::Sum);
     }
     // A long product of floats overflows, and then depends on its order if a factor is 0.
-    if dtype.is_float() && nest.aggregation == Some(Aggregation::Product) && nest.reduction_points() > 32 {
+    if dtype.is_float()
+        && nest.aggregation == Some(Aggregation::Product)
+        && nest.reduction_points() > 32
+    {
         nest.aggregation = Some(Aggregation::Max);
     }
     let count = nest.axes.len();
@@ -212,10 +240,14 @@ pub fn nest(draw: &mut Draw) -> Nest {
     if count > 0 && generator.draw.chance(30) {
         let axis = generator.draw.below(count);
         let numerator = generator.affine(&[axis]);
-        generator.nest.derived.push(Derived { numerator, denominator: 2 + generator.draw.below(2) as i64 });
+        generator
+            .nest
+            .derived
+            .push(Derived { numerator, denominator: 2 + generator.draw.below(2) as i64 });
     }
-    let free_only: Vec<usize> =
-        (0..count + generator.nest.derived.len()).filter(|&v| !generator.nest.depends_on_reduction(v)).collect();
+    let free_only: Vec<usize> = (0..count + generator.nest.derived.len())
+        .filter(|&v| !generator.nest.depends_on_reduction(v))
+        .collect();
     let all: Vec<usize> = (0..count + generator.nest.derived.len()).collect();
     if aggregates {
         for _ in 0..generator.draw.below(3) {
@@ -225,13 +257,17 @@ pub fn nest(draw: &mut Draw) -> Nest {
         let body = generator.program(dtype, &all, false);
         generator.nest.body = body;
         let body = &mut generator.nest.body;
-        if matches!(dtype, DType::F16 | DType::BF16) && generator.nest.aggregation == Some(Aggregation::Sum) {
+        if matches!(dtype, DType::F16 | DType::BF16)
+            && generator.nest.aggregation == Some(Aggregation::Sum)
+        {
             let value = body.cast(body.results[0], DType::F32);
             body.results[0] = value;
         }
         if generator.draw.chance(25) {
             let zero = body.constant(Scalar::zero(dtype));
-            let first = (0..body.insts.len()).find(|&v| matches!(body.insts[v].0, Inst::Leaf(Leaf::Load(_)))).unwrap();
+            let first = (0..body.insts.len())
+                .find(|&v| matches!(body.insts[v].0, Inst::Leaf(Leaf::Load(_))))
+                .unwrap();
             let valid = body.binary(BinaryOp::Gt, first, zero);
             body.results.push(valid);
         }
@@ -287,8 +323,9 @@ pub fn product(draw: &mut Draw) -> Nest {
         _ if roles[i] == 0 => 2,
         _ => 2 + draw.below(17),
     };
-    let axes: Vec<Axis> =
-        (0..free + reduction).map(|i| Axis { name: format!("i{i}"), extent: extent(draw, i) }).collect();
+    let axes: Vec<Axis> = (0..free + reduction)
+        .map(|i| Axis { name: format!("i{i}"), extent: extent(draw, i) })
+        .collect();
     let outputs = vec![output(dtype, &axes, 0..free)];
     let nest = Nest {
         name: "product".into(),
@@ -325,11 +362,16 @@ pub fn product(draw: &mut Draw) -> Nest {
         if generator.draw.chance(50) {
             size = 1 + generator.draw.below(size as usize) as i64;
             let below = Affine::constant(size - 1).sub(&load.offset).unwrap();
-            if generator.draw.chance(50) { &mut load.when } else { &mut generator.nest.guards }.push(below);
+            if generator.draw.chance(50) { &mut load.when } else { &mut generator.nest.guards }
+                .push(below);
         }
         generator.nest.operands[load.operand] = TensorType::new(dtype, [size as usize]);
         let value = body.push(Inst::Leaf(Leaf::Load(load)), dtype);
-        values.push(if generator.draw.chance(30) { body.unary(UnaryOp::Abs, value) } else { value });
+        values.push(if generator.draw.chance(30) {
+            body.unary(UnaryOp::Abs, value)
+        } else {
+            value
+        });
         if generator.draw.chance(30) {
             let guard = generator.affine(&variables);
             generator.nest.guards.push(guard);

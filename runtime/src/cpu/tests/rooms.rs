@@ -4,8 +4,18 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up, and the files above them.
-const FLOORS: [&str; 10] =
-    ["memory", "vector", "threads", "loops", "product", "needs", "profile", "attention", "prepared", "steps"];
+const FLOORS: [&str; 10] = [
+    "memory",
+    "vector",
+    "threads",
+    "loops",
+    "product",
+    "needs",
+    "profile",
+    "attention",
+    "prepared",
+    "steps",
+];
 const ROOMS: usize = 5;
 
 /// Returns the files of a folder and of those in it.
@@ -23,7 +33,11 @@ fn arrows_go_down() {
         for file in files {
             let text = read_to_string(&file).unwrap();
             for above in &FLOORS[floor + 1..] {
-                assert!(!text.contains(&format!("cpu::{above}")), "{} uses {above}", file.display());
+                assert!(
+                    !text.contains(&format!("cpu::{above}")),
+                    "{} uses {above}",
+                    file.display()
+                );
             }
         }
     }

@@ -39,7 +39,10 @@ fn updates(draw: &mut Draw) -> Nest {
     nest.operands.push(TensorType::new(DType::Bool, [1]));
     let mut program = Program::default();
     let load = |program: &mut Program<Leaf>, operand: usize, offset: Affine, dtype: DType| {
-        program.push(Inst::Leaf(Leaf::Load(Load { operand, offset, dynamic: Vec::new(), when: Vec::new() })), dtype)
+        program.push(
+            Inst::Leaf(Leaf::Load(Load { operand, offset, dynamic: Vec::new(), when: Vec::new() })),
+            dtype,
+        )
     };
     let mut values: Vec<Value> = Vec::new();
     if let Some(accumulated) = nest.accumulated_type() {
@@ -53,7 +56,8 @@ fn updates(draw: &mut Draw) -> Nest {
         let (a, b) = (draw.of(&values[values.len().saturating_sub(3)..]), draw.of(&values));
         let value = match draw.below(10) {
             0..2 if !late || number > count / 2 => {
-                let over: Vec<usize> = nest.outputs.iter().filter_map(|output| output.over).collect();
+                let over: Vec<usize> =
+                    nest.outputs.iter().filter_map(|output| output.over).collect();
                 match over.is_empty() {
                     true => a,
                     false => load(&mut program, draw.of(&over), position.clone(), dtype),
@@ -69,7 +73,11 @@ fn updates(draw: &mut Draw) -> Nest {
             }
             // Chains have no `floor`.
             4..6 => program.unary(draw.of(&[UnaryOp::Neg, UnaryOp::Floor]), a),
-            _ => program.binary(draw.of(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Max, BinaryOp::Min]), a, b),
+            _ => program.binary(
+                draw.of(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Max, BinaryOp::Min]),
+                a,
+                b,
+            ),
         };
         values.push(value);
     }

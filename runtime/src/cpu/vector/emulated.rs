@@ -21,7 +21,8 @@ thread_local! {
 }
 
 impl Emulated {
-    pub const ALL: [Emulated; 4] = [Emulated::Avx512, Emulated::Avx2, Emulated::Neon, Emulated::Portable];
+    pub const ALL: [Emulated; 4] =
+        [Emulated::Avx512, Emulated::Avx2, Emulated::Neon, Emulated::Portable];
 
     /// Returns the set that this thread emulates, if any.
     pub fn current() -> Option<Self> {

@@ -35,5 +35,6 @@ pub use level::Neon;
 pub use level::{Avx2, Avx512};
 pub use level::{Level, is_fused, level};
 pub use operation::{
-    binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, to_f32, unary, unary_f32,
+    binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, to_f32,
+    unary, unary_f32,
 };

@@ -22,7 +22,8 @@ fn f16_to_f32(bits: u16) -> f32 {
 fn f32_to_f16(x: f32) -> u16 {
     let bits = x.to_bits();
     let magnitude = bits & 0x7fff_ffff;
-    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
+    let normal =
+        magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13;
     // The last place of ½ is that of an f16 below 2⁻¹⁴, so adding ½ rounds to it.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
     let special = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
@@ -68,7 +69,8 @@ macro_rules! half_float {
                 true
             }
             fn binary_chunk(op: BinaryOp, a: &[Self], b: &[Self], out: &mut [Self]) -> bool {
-                let (mut left, mut right, mut results) = ([0.0f32; 256], [0.0f32; 256], [0.0f32; 256]);
+                let (mut left, mut right, mut results) =
+                    ([0.0f32; 256], [0.0f32; 256], [0.0f32; 256]);
                 for ((a, b), out) in a.chunks(256).zip(b.chunks(256)).zip(out.chunks_mut(256)) {
                     vector::to_f32(a, &mut left);
                     vector::to_f32(b, &mut right);

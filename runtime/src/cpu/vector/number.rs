@@ -224,7 +224,9 @@ impl Number for f32 {
             return false;
         }
         if matches!(op, UnaryOp::Sin | UnaryOp::Cos) {
-            for (out, x) in out.iter_mut().zip(x).filter(|(_, x)| x.abs() > elementary::TRIGONOMETRIC_LIMIT) {
+            for (out, x) in
+                out.iter_mut().zip(x).filter(|(_, x)| x.abs() > elementary::TRIGONOMETRIC_LIMIT)
+            {
                 *out = in_f64(op, *x as f64) as f32;
             }
         }
@@ -340,7 +342,12 @@ impl Number for Bool {
         let bit = (x.0 != 0) as u8;
         match op {
             UnaryOp::BitNot => Bool(bit ^ 1),
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round | UnaryOp::Recip => Bool(bit),
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Ceil
+            | UnaryOp::Floor
+            | UnaryOp::Round
+            | UnaryOp::Recip => Bool(bit),
             _ => Self::from_f64(in_f64(op, bit as f64)),
         }
     }

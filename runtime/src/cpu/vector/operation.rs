@@ -68,7 +68,8 @@ const EVEN_DIVISORS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
 pub fn reciprocal(by: f32) -> Option<[f32; 2]> {
     let exact = 1.0 / f64::from(by);
     let near = exact as f32;
-    let high = if f64::from(near.abs()) > exact.abs() { f32::from_bits(near.to_bits() - 1) } else { near };
+    let high =
+        if f64::from(near.abs()) > exact.abs() { f32::from_bits(near.to_bits() - 1) } else { near };
     let low = (exact - f64::from(high)) as f32;
     let low = if low == 0.0 { high * f32::powi(0.5, 60) } else { low };
     EVEN_DIVISORS.contains(&by.abs()).then_some([high, low])

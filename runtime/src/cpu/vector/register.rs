@@ -57,7 +57,10 @@ macro_rules! vector {
     ) => {
         pub type $name = Proven<$register, $proof>;
 
-        #[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
+        #[allow(
+            unused_unsafe,
+            reason = "where the target has the instructions by default, most intrinsics are safe"
+        )]
         impl Vector for $name {
             type Proof = $proof;
             type Scalar = $scalar;
@@ -149,11 +152,15 @@ macro_rules! portable {
             }
             #[inline(always)]
             fn max(self, other: Self) -> Self {
-                Self(std::array::from_fn(|i| if self.0[i] < other.0[i] { other.0[i] } else { self.0[i] }))
+                Self(std::array::from_fn(|i| {
+                    if self.0[i] < other.0[i] { other.0[i] } else { self.0[i] }
+                }))
             }
             #[inline(always)]
             fn min(self, other: Self) -> Self {
-                Self(std::array::from_fn(|i| if other.0[i] < self.0[i] { other.0[i] } else { self.0[i] }))
+                Self(std::array::from_fn(|i| {
+                    if other.0[i] < self.0[i] { other.0[i] } else { self.0[i] }
+                }))
             }
         }
     };

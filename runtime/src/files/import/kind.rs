@@ -8,8 +8,7 @@ const AS_INPUT: &str = "give it to a program, with `--input X=FILE`";
 const AS_PICTURE: &str = "give it to a program, with `--input Image=FILE`, or with `tilec predict`";
 const FROM_TORCH: &str = "write the layers in Tile, and give them the file, with `--weights`";
 const FROM_OLD_TORCH: &str = "write the layers in Tile, and save the weights again, with `torch.save(model.state_dict(), \"model.pt\")`, for `--weights`";
-const FROM_KERAS: &str =
-    "write the layers in Tile, and save the weights with `model.save_weights(\"model.weights.h5\")`, for `--weights`";
+const FROM_KERAS: &str = "write the layers in Tile, and save the weights with `model.save_weights(\"model.weights.h5\")`, for `--weights`";
 const AS_TEXT: &str = "save it as UTF-8";
 
 const KINDS: &[Kind] = &[
@@ -18,7 +17,11 @@ const KINDS: &[Kind] = &[
     (b"\x1f\x8b", "compressed with gzip", "unpack it first, with `gunzip`"),
     (b"\x89PNG", "a PNG picture", AS_PICTURE),
     (b"\xff\xd8\xff", "a JPEG picture", AS_PICTURE),
-    (b"GIF8", "a GIF picture", "save it as .png, and give it to a program, with `--input Image=FILE`"),
+    (
+        b"GIF8",
+        "a GIF picture",
+        "save it as .png, and give it to a program, with `--input Image=FILE`",
+    ),
     (b"\x80\x02", "a pickle of Python, as old files of PyTorch", FROM_OLD_TORCH),
     (b"\x80\x04", "a pickle of Python", FROM_OLD_TORCH),
     (b"\x08", "an ONNX model", "give it a name that ends in .onnx"),
@@ -41,7 +44,8 @@ const ARCHIVES: &[Kind] = &[
 pub(super) fn other_kind(bytes: &[u8]) -> Option<String> {
     let describe = |(_, what, advice): &Kind| format!("it is {what}, not a Tile program: {advice}");
     if bytes.starts_with(b"PK\x03\x04") {
-        let has = |name: &[u8]| name.is_empty() || bytes.windows(name.len()).any(|part| part == name);
+        let has =
+            |name: &[u8]| name.is_empty() || bytes.windows(name.len()).any(|part| part == name);
         return ARCHIVES.iter().find(|(name, ..)| has(name)).map(describe);
     }
     if let (Some(length), Some(b'{')) = (bytes.first_chunk(), bytes.get(8))

@@ -11,7 +11,9 @@ fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("tilec-test-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("nets/blocks")).unwrap();
-    for (file, text) in [("nets/main.tile", "main"), ("nets/blocks/a.tile", "a"), ("secret.tile", "secret")] {
+    for (file, text) in
+        [("nets/main.tile", "main"), ("nets/blocks/a.tile", "a"), ("secret.tile", "secret")]
+    {
         fs::write(folder.join(file), text).unwrap();
     }
     fs::write(folder.join("nets/latin.tile"), b"\xe4").unwrap();
@@ -40,7 +42,10 @@ fn imports_stay_below_the_folder_of_the_program() {
     for file in ["secret.tile", "none.tile", "nets/../secret.tile", "nets/blocks/../../none.tile"] {
         assert_eq!(read(&imports, &path(file)), OUTSIDE, "{file}");
     }
-    assert_eq!(read(&imports, &path("nets/latin.tile")), "line 1 is not in UTF-8: save it as UTF-8");
+    assert_eq!(
+        read(&imports, &path("nets/latin.tile")),
+        "line 1 is not in UTF-8: save it as UTF-8"
+    );
     assert_eq!(read(&imports, &path("nets/blocks")), "it is no regular file");
     let allowed = imports.allow(&folder);
     assert_eq!(read(&allowed, &path("secret.tile")), "secret");
@@ -54,9 +59,12 @@ fn links_are_followed_before_the_check() {
     use std::os::unix::fs::symlink;
     let folder = folder("links");
     let nets = folder.join("nets");
-    for (target, link) in
-        [("../secret.tile", "out.tile"), ("blocks/a.tile", "in.tile"), ("..", "up"), ("/dev/zero", "z")]
-    {
+    for (target, link) in [
+        ("../secret.tile", "out.tile"),
+        ("blocks/a.tile", "in.tile"),
+        ("..", "up"),
+        ("/dev/zero", "z"),
+    ] {
         symlink(target, nets.join(link)).unwrap();
     }
     symlink("nets", folder.join("linked")).unwrap();
@@ -82,7 +90,11 @@ fn folders_need_not_be_unicode() {
     fs::rename(folder.join("nets"), &named).unwrap();
     let main = named.join("main.tile");
     let text = "import \"blocks/b.tile\"; model M(X) -> (Y) { Y = f(X); }";
-    fs::write(named.join("blocks/b.tile"), "import \"../c.tile\"; function f(X) -> (Y) { Y = g(X); }").unwrap();
+    fs::write(
+        named.join("blocks/b.tile"),
+        "import \"../c.tile\"; function f(X) -> (Y) { Y = g(X); }",
+    )
+    .unwrap();
     fs::write(named.join("c.tile"), "function g(X) -> (Y) { Y = X; }").unwrap();
     let imports = Imports::of(&main);
     Model::compile_file(&main.to_string_lossy(), text, &|path| imports.load(path)).unwrap();
@@ -91,8 +103,14 @@ fn folders_need_not_be_unicode() {
 
 #[test]
 fn a_program_may_be_anywhere() {
-    assert_eq!(read(&Imports::of("main.tile"), "Cargo.toml"), fs::read_to_string("Cargo.toml").unwrap());
+    assert_eq!(
+        read(&Imports::of("main.tile"), "Cargo.toml"),
+        fs::read_to_string("Cargo.toml").unwrap()
+    );
     assert_eq!(read(&Imports::of("src/../main.tile"), "../nothing.tile"), OUTSIDE);
     assert!(super::read_program("/dev/zero").is_err() || cfg!(not(unix)));
-    assert_eq!(crate::files::open_file("src".as_ref()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(
+        crate::files::open_file("src".as_ref()).unwrap_err().kind(),
+        io::ErrorKind::InvalidInput
+    );
 }

@@ -32,7 +32,10 @@ fn dtype(text: &str) -> Result<(DType, bool), NpyError> {
     let found = DType::ALL.into_iter().find(|&d| &descr(d)[1..] == name);
     let Some(dtype) = found else {
         let why = match name.chars().next() {
-            Some('O') => "Python objects (dtype object) are not numbers; save an array of a number type".into(),
+            Some('O') => {
+                "Python objects (dtype object) are not numbers; save an array of a number type"
+                    .into()
+            }
             Some('c') => format!("complex numbers (dtype '{text}')"),
             Some('U' | 'S') => format!("text (dtype '{text}')"),
             Some('M' | 'm') => format!("dates (dtype '{text}')"),
@@ -56,7 +59,11 @@ pub fn parse(text: &[u8]) -> Result<Header, NpyError> {
             "descr" => descr.replace(reader.descr()?).is_none(),
             "fortran_order" => fortran_order.replace(reader.boolean()?).is_none(),
             "shape" => shape.replace(reader.shape()?).is_none(),
-            _ => return Err(NpyError::Malformed(format!("its header has an unknown entry '{key}'"))),
+            _ => {
+                return Err(NpyError::Malformed(format!(
+                    "its header has an unknown entry '{key}'"
+                )));
+            }
         };
         if !fresh {
             return Err(NpyError::Malformed(format!("its header has the entry '{key}' twice")));
@@ -70,7 +77,9 @@ pub fn parse(text: &[u8]) -> Result<Header, NpyError> {
         return Err(reader.error("the end of the header"));
     }
     if let Some(axes) = shape.as_ref().map(Vec::len).filter(|axes| *axes > MOST_AXES) {
-        return Err(NpyError::Unsupported(format!("{axes} axes, and a tensor may have {MOST_AXES}")));
+        return Err(NpyError::Unsupported(format!(
+            "{axes} axes, and a tensor may have {MOST_AXES}"
+        )));
     }
     let missing = |name: &str| NpyError::Malformed(format!("its header lacks the entry '{name}'"));
     let (dtype, big_endian) = dtype(&descr.ok_or_else(|| missing("descr"))?)?;
@@ -134,9 +143,9 @@ impl Reader<'_> {
 
     fn descr(&mut self) -> Result<String, NpyError> {
         match self.peek() {
-            Some(b'[' | b'(') => {
-                Err(NpyError::Unsupported("a structured array, with several fields an element".into()))
-            }
+            Some(b'[' | b'(') => Err(NpyError::Unsupported(
+                "a structured array, with several fields an element".into(),
+            )),
             _ => self.string(),
         }
     }

@@ -46,7 +46,8 @@ fn reads_what_numpy_writes() {
         (DType::F32, golden!("version3")),
     ];
     for (dtype, bytes) in files {
-        let expected = Tensor::from_scalars(TensorType::new(dtype, [2, 3]), (0..6).map(Scalar::i32)).unwrap();
+        let expected =
+            Tensor::from_scalars(TensorType::new(dtype, [2, 3]), (0..6).map(Scalar::i32)).unwrap();
         assert_eq!(read(bytes).unwrap(), expected);
     }
     assert_eq!(read(golden!("scalar")).unwrap(), Tensor::from_f32([], &[2.5]).unwrap());
@@ -56,7 +57,13 @@ fn reads_what_numpy_writes() {
 
 #[test]
 fn writes_what_numpy_writes() {
-    for file in [golden!("bool"), golden!("int8"), golden!("uint64"), golden!("float16"), golden!("float32")] {
+    for file in [
+        golden!("bool"),
+        golden!("int8"),
+        golden!("uint64"),
+        golden!("float16"),
+        golden!("float32"),
+    ] {
         assert_eq!(written(&read(file).unwrap()), file);
     }
     for file in [golden!("scalar"), golden!("empty"), golden!("vector")] {
@@ -67,7 +74,9 @@ fn writes_what_numpy_writes() {
 #[test]
 fn says_what_is_wrong() {
     let good = golden!("float32");
-    let header = |text: &str| [b"\x93NUMPY\x01\x00", &(text.len() as u16).to_le_bytes()[..], text.as_bytes()].concat();
+    let header = |text: &str| {
+        [b"\x93NUMPY\x01\x00", &(text.len() as u16).to_le_bytes()[..], text.as_bytes()].concat()
+    };
     insta::assert_snapshot!(error(b"PK\x03\x04zipfile"), @"not a valid .npy file: it does not start with \\x93NUMPY");
     insta::assert_snapshot!(error(&good[..5]), @"not a valid .npy file: truncated within its first 8 bytes");
     insta::assert_snapshot!(error(&good[..60]), @"not a valid .npy file: truncated within the header");

@@ -21,7 +21,8 @@ fn a_failure_leaves_what_was_there() {
     let folder = empty_folder("whole");
     let path = folder.join("x.npy");
     write(&path, "first").unwrap();
-    let fails = write_whole(&path, |file| file.write_all(b"half").and(Err(io::Error::other("full"))));
+    let fails =
+        write_whole(&path, |file| file.write_all(b"half").and(Err(io::Error::other("full"))));
     assert_eq!(fails.unwrap_err().to_string(), "full");
     assert_eq!(fs::read_to_string(&path).unwrap(), "first");
     can_be_written(&path).unwrap();
@@ -114,7 +115,10 @@ mod unix {
     #[cfg(target_os = "linux")]
     fn a_full_disk_is_the_fault_of_the_machine() {
         let error = write(Path::new("/dev/full"), "text").unwrap_err();
-        assert_eq!((error.kind(), Blame::of_writing(&error)), (io::ErrorKind::StorageFull, Blame::Machine));
+        assert_eq!(
+            (error.kind(), Blame::of_writing(&error)),
+            (io::ErrorKind::StorageFull, Blame::Machine)
+        );
     }
 
     #[test]
@@ -127,7 +131,10 @@ mod unix {
         fs::set_permissions(folder.join("new"), fs::Permissions::from_mode(0o751)).unwrap();
         write(&folder.join("new"), "again").unwrap();
         assert_eq!(mode(&folder.join("new")), 0o751);
-        assert_eq!(fs::metadata(folder.join("new")).unwrap().uid(), fs::metadata(folder.join("any")).unwrap().uid());
+        assert_eq!(
+            fs::metadata(folder.join("new")).unwrap().uid(),
+            fs::metadata(folder.join("any")).unwrap().uid()
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -54,7 +54,9 @@ impl Fit {
                     fit.recipes.push((number, recipe));
                 }
                 Err(Misfit::Missing) => fit.missing.push(number),
-                Err(Misfit::Wrong(entry, reason)) => fit.faults.push(Fault { weight: number, entry, reason }),
+                Err(Misfit::Wrong(entry, reason)) => {
+                    fit.faults.push(Fault { weight: number, entry, reason })
+                }
             }
         }
         let is_extra = |parameter: &Parameter| {
@@ -101,7 +103,8 @@ pub fn recipe(name: &str, expected: &[usize], module: &Module) -> Result<Recipe,
         "MovingVariance" => "running_var",
         _ => "",
     };
-    let is_own = |parameter: &&Parameter| parameter.role == name || parameter.role == snake_case(name);
+    let is_own =
+        |parameter: &&Parameter| parameter.role == name || parameter.role == snake_case(name);
     let own = || module.parameters.iter().find(is_own);
     same(expected, module.parameter(role).or_else(own).ok_or(Misfit::Missing)?)
 }
@@ -116,10 +119,12 @@ pub fn mapped(name: &str, expected: &[usize], parameter: &Parameter) -> Result<R
 
 /// Takes a parameter with its elements in the same order.
 fn same(expected: &[usize], parameter: &Parameter) -> Result<Recipe, Misfit> {
-    let without_ones = |shape: &[usize]| shape.iter().copied().filter(|size| *size != 1).collect::<Vec<_>>();
+    let without_ones =
+        |shape: &[usize]| shape.iter().copied().filter(|size| *size != 1).collect::<Vec<_>>();
     // The bias of an attention's heads is a vector in PyTorch.
     let is_same = without_ones(expected) == without_ones(&parameter.shape)
-        || (parameter.shape.len() == 1 && parameter.shape.iter().product::<usize>() == product(expected));
+        || (parameter.shape.len() == 1
+            && parameter.shape.iter().product::<usize>() == product(expected));
     match is_same {
         true => Ok(one(parameter, None, false, expected)),
         false => Err(Misfit::Wrong(parameter.entry, format!("gives {:?}", parameter.shape))),
@@ -156,7 +161,8 @@ fn kernel(expected: &[usize], parameter: &Parameter) -> Result<Recipe, Misfit> {
     let order: Vec<usize> = (2..rank).chain([1, 0]).collect();
     let permuted: Vec<usize> = order.iter().map(|&axis| shape[axis]).collect();
     // A kernel of heads has several axes for the inputs or for the outputs.
-    let divides = |at: usize| product(&expected[..at]) == shape[1] && product(&expected[at..]) == shape[0];
+    let divides =
+        |at: usize| product(&expected[..at]) == shape[1] && product(&expected[at..]) == shape[0];
     if expected == permuted || (rank == 2 && (1..expected.len()).any(divides)) {
         return Ok(one(parameter, Some((shape.clone(), order)), false, expected));
     }
@@ -199,12 +205,15 @@ fn recurrent_kernel(role: &str, expected: &[usize], module: &Module) -> Result<R
 
 /// Adds the two biases of a recurrent module, or stacks those of a GRU.
 fn recurrent_bias(expected: &[usize], module: &Module) -> Result<Recipe, Misfit> {
-    let (Some(input), Some(state)) = (module.parameter("bias_ih"), module.parameter("bias_hh")) else {
+    let (Some(input), Some(state)) = (module.parameter("bias_ih"), module.parameter("bias_hh"))
+    else {
         return Err(Misfit::Missing);
     };
     let is_gru = gates(module) == Some(3);
     let reason = match (&input.shape[..], expected) {
-        (given, _) if given != state.shape => format!("has another shape than `bias_hh`, {:?}", state.shape),
+        (given, _) if given != state.shape => {
+            format!("has another shape than `bias_hh`, {:?}", state.shape)
+        }
         (&[size], &[2, expected]) if is_gru && size == expected => String::new(),
         (&[size], &[expected]) if !is_gru && size == expected => String::new(),
         (_, &[_]) if is_gru => "is for a layer with `reset_after = true`".to_owned(),
@@ -213,7 +222,8 @@ fn recurrent_bias(expected: &[usize], module: &Module) -> Result<Recipe, Misfit>
     if !reason.is_empty() {
         return Err(Misfit::Wrong(input.entry, reason));
     }
-    let sources = [input, state].map(|parameter| Source { exchanges_gates: is_gru, ..source(parameter) });
+    let sources =
+        [input, state].map(|parameter| Source { exchanges_gates: is_gru, ..source(parameter) });
     let join = if is_gru { Join::Stack } else { Join::Sum };
     Ok(Recipe { sources: sources.to_vec(), join, shape: Some(expected.to_vec()) })
 }

@@ -53,7 +53,8 @@ impl Matcher<'_> {
     fn level(&self, mut ours: Vec<NodeId>, mut theirs: Vec<NodeId>, matched: &mut Matched) {
         let named = self.named(&ours, &theirs);
         named.iter().for_each(|(our, their)| self.pair(*our, *their, matched));
-        let (our_named, their_named): (HashSet<NodeId>, HashSet<NodeId>) = named.into_iter().unzip();
+        let (our_named, their_named): (HashSet<NodeId>, HashSet<NodeId>) =
+            named.into_iter().unzip();
         ours.retain(|node| !our_named.contains(node));
         theirs.retain(|node| !their_named.contains(node));
         if ours.is_empty() && theirs.is_empty() {
@@ -62,14 +63,19 @@ impl Matcher<'_> {
         ours.sort_by_cached_key(|node| self.ours.first(*node));
         let by_rule = self.in_order(&ours, &theirs).or_else(|| {
             let ours: Vec<NodeId> = ours.iter().flat_map(|node| self.ours.leaves(*node)).collect();
-            let theirs: Vec<NodeId> = theirs.iter().flat_map(|node| self.theirs.leaves(*node)).collect();
+            let theirs: Vec<NodeId> =
+                theirs.iter().flat_map(|node| self.theirs.leaves(*node)).collect();
             self.flat(&ours, &theirs)
         });
         match by_rule {
             Some(found) => matched.pairs.extend(found),
             None => {
                 let items = |tree: &Tree, nodes: &[NodeId]| -> Vec<usize> {
-                    nodes.iter().flat_map(|node| tree.leaves(*node)).filter_map(|leaf| tree.nodes[leaf].item).collect()
+                    nodes
+                        .iter()
+                        .flat_map(|node| tree.leaves(*node))
+                        .filter_map(|leaf| tree.nodes[leaf].item)
+                        .collect()
                 };
                 matched.layers.extend(items(self.ours, &ours));
                 matched.modules.extend(items(self.theirs, &theirs));
@@ -104,7 +110,8 @@ impl Matcher<'_> {
                 *our_pairs.entry(*our).or_insert(0) += 1;
                 *their_pairs.entry(*their).or_insert(0) += 1;
             }
-            let is_unique = |pair: &(NodeId, NodeId)| our_pairs[&pair.0] == 1 && their_pairs[&pair.1] == 1;
+            let is_unique =
+                |pair: &(NodeId, NodeId)| our_pairs[&pair.0] == 1 && their_pairs[&pair.1] == 1;
             pairs.iter().copied().filter(is_unique).collect::<Vec<_>>()
         };
         let all = pairs(&|_| true);
@@ -148,7 +155,10 @@ impl Matcher<'_> {
         nodes.sort_by_cached_key(|node| key(*node));
         let differ_by_number = |two: &[NodeId]| {
             let (a, b) = (key(two[0]), key(two[1]));
-            a.iter().zip(&b).find(|(a, b)| a != b).is_some_and(|(a, b)| a.0 == b.0 && a.1.is_some() && b.1.is_some())
+            a.iter()
+                .zip(&b)
+                .find(|(a, b)| a != b)
+                .is_some_and(|(a, b)| a.0 == b.0 && a.1.is_some() && b.1.is_some())
         };
         nodes.windows(2).all(differ_by_number).then_some(nodes)
     }
@@ -163,7 +173,8 @@ impl Matcher<'_> {
         };
         let layers = items(self.ours, ours);
         if let Some(theirs) = self.ordered(theirs) {
-            let pairs: Vec<(usize, usize)> = layers.iter().copied().zip(items(self.theirs, &theirs)).collect();
+            let pairs: Vec<(usize, usize)> =
+                layers.iter().copied().zip(items(self.theirs, &theirs)).collect();
             if pairs.iter().all(|pair| self.fits(pair.0, pair.1)) {
                 return Some(pairs);
             }
@@ -176,8 +187,11 @@ impl Matcher<'_> {
         let mut alike: HashMap<Vec<(&str, &[usize])>, Vec<NodeId>> = HashMap::new();
         for &node in theirs {
             let module = &self.modules[self.theirs.nodes[node].item?];
-            let mut form: Vec<(&str, &[usize])> =
-                module.parameters.iter().map(|found| (found.role.as_str(), &found.shape[..])).collect();
+            let mut form: Vec<(&str, &[usize])> = module
+                .parameters
+                .iter()
+                .map(|found| (found.role.as_str(), &found.shape[..]))
+                .collect();
             form.sort_unstable();
             alike.entry(form).or_default().push(node);
         }
@@ -187,14 +201,18 @@ impl Matcher<'_> {
         for nodes in alike.values() {
             let numbered = Matcher { is_ordered: false, ..*self }.ordered(nodes)?;
             let first = self.theirs.nodes[nodes[0]].item?;
-            let mut fits: Vec<usize> = layers.iter().copied().filter(|layer| self.fits(*layer, first)).collect();
+            let mut fits: Vec<usize> =
+                layers.iter().copied().filter(|layer| self.fits(*layer, first)).collect();
             fits.sort_unstable();
             if fits.len() != numbered.len() {
                 return None;
             }
             fits.iter().for_each(|layer| *fitting.entry(*layer).or_default() += 1);
             taken += fits.len();
-            pairs.extend(fits.into_iter().zip(numbered.iter().filter_map(|node| self.theirs.nodes[*node].item)));
+            pairs.extend(
+                fits.into_iter()
+                    .zip(numbered.iter().filter_map(|node| self.theirs.nodes[*node].item)),
+            );
         }
         (taken == layers.len() && fitting.values().all(|count| *count == 1)).then_some(pairs)
     }

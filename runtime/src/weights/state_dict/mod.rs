@@ -66,12 +66,20 @@ impl Answer {
         const SHOWN: usize = 12;
         let listed = |lines: &[String], indent: &str| {
             let more = lines.len().saturating_sub(SHOWN);
-            let shown = lines.iter().take(SHOWN).map(|line| format!("\n{indent}{line}")).collect::<String>();
+            let shown = lines
+                .iter()
+                .take(SHOWN)
+                .map(|line| format!("\n{indent}{line}"))
+                .collect::<String>();
             if more > 0 { format!("{shown}\n{indent}and {more} more") } else { shown }
         };
         if !self.faults.is_empty() {
-            let help = "\n  help: change the layer here, or give it another module with `--weights-map`";
-            return format!("its parameters do not fit the program's weights:{}{help}", listed(&self.faults, "  "));
+            let help =
+                "\n  help: change the layer here, or give it another module with `--weights-map`";
+            return format!(
+                "its parameters do not fit the program's weights:{}{help}",
+                listed(&self.faults, "  ")
+            );
         }
         let inner = |name: &str| module_labels(name).first().cloned().unwrap_or_default();
         let keys = unique(entries.iter().map(|(name, _)| inner(name)));
@@ -92,7 +100,11 @@ impl Answer {
 /// Returns the paths of the modules of a file, and of what contains them.
 pub fn module_names(entries: &Tensors) -> Vec<String> {
     let paths = modules(entries).into_iter().map(|module| module.path);
-    unique(paths.flat_map(|path| ends(&path, &['.']).map(|end| path[..end].to_owned()).collect::<Vec<_>>()))
+    unique(
+        paths.flat_map(|path| {
+            ends(&path, &['.']).map(|end| path[..end].to_owned()).collect::<Vec<_>>()
+        }),
+    )
 }
 
 /// Returns the paths of the layers of a program, and of what contains them. The first of several
@@ -134,16 +146,22 @@ pub fn answer(request: &Request) -> Answer {
     for (layer, module) in found.pairs {
         let (layer, module) = (&layers[layer], &all[module]);
         let fit = Fit::new(layer, module);
-        let weights = fit.recipes.into_iter().map(|(weight, recipe)| (layer.weights[weight].path.clone(), recipe));
+        let weights = fit
+            .recipes
+            .into_iter()
+            .map(|(weight, recipe)| (layer.weights[weight].path.clone(), recipe));
         answer.recipes.extend(weights);
-        answer.faults.extend(fit.faults.iter().map(|fault| sentence(fault, layer, request.entries)));
+        answer
+            .faults
+            .extend(fit.faults.iter().map(|fault| sentence(fault, layer, request.entries)));
         answer.unused.extend(fit.extra.iter().map(|extra| module.parameters[*extra].entry));
     }
     if request.is_ordered {
         let (mut ours, mut theirs) = (found.layers.clone(), found.modules.clone());
         ours.sort_unstable();
         theirs.sort_unstable();
-        let pairs = ours.into_iter().zip(theirs).map(|(layer, module)| (&layers[layer], &all[module]));
+        let pairs =
+            ours.into_iter().zip(theirs).map(|(layer, module)| (&layers[layer], &all[module]));
         answer.difference = first_difference(pairs, request.entries);
     }
     answer.layers = found.layers.iter().map(|layer| described_layer(&layers[*layer])).collect();
@@ -151,7 +169,8 @@ pub fn answer(request: &Request) -> Answer {
     let left = found.modules.iter().flat_map(|module| &all[*module].parameters);
     answer.unused.extend(left.map(|parameter| parameter.entry));
     let of_part = |name: &str| below(name, request.part).is_some();
-    let counters = request.entries.iter().enumerate().filter(|(_, (name, _))| super::check::is_counter(name));
+    let counters =
+        request.entries.iter().enumerate().filter(|(_, (name, _))| super::check::is_counter(name));
     answer.unused.extend(counters.filter(|(_, (name, _))| of_part(name)).map(|(entry, _)| entry));
     answer.unused.sort_unstable();
     answer.unused.dedup();
@@ -159,11 +178,16 @@ pub fn answer(request: &Request) -> Answer {
 }
 
 /// Describes the first layer and module in order that do not fit each other.
-fn first_difference<'a>(mut pairs: impl Iterator<Item = (&'a Layer, &'a Module)>, entries: &Tensors) -> Option<String> {
+fn first_difference<'a>(
+    mut pairs: impl Iterator<Item = (&'a Layer, &'a Module)>,
+    entries: &Tensors,
+) -> Option<String> {
     let unfit = |(layer, module): (&'a Layer, &'a Module)| {
         let fit = Fit::new(layer, module);
-        let fault = fit.faults.first().map(|fault| format!(": {}", sentence(fault, layer, entries)));
-        let places = format!("the first that differ are {} and {}", place(&layer.path), place(&module.path));
+        let fault =
+            fit.faults.first().map(|fault| format!(": {}", sentence(fault, layer, entries)));
+        let places =
+            format!("the first that differ are {} and {}", place(&layer.path), place(&module.path));
         (!fit.is_complete()).then(|| places + &fault.unwrap_or_default())
     };
     pairs.find_map(unfit)
@@ -179,14 +203,19 @@ fn layers<'w>(weights: impl Iterator<Item = &'w (String, TensorType)>) -> Vec<La
         if number == layers.len() {
             layers.push(Layer { path: layer.to_owned(), weights: Vec::new() });
         }
-        layers[number].weights.push(Weight { name: name.to_owned(), path: path.clone(), ty: ty.clone() });
+        layers[number].weights.push(Weight {
+            name: name.to_owned(),
+            path: path.clone(),
+            ty: ty.clone(),
+        });
     }
     layers
 }
 
 /// Gives the entries of a map to their weights. Returns the entries of the map.
 fn map_entries(request: &Request, all: &[Module], answer: &mut Answer) -> HashSet<usize> {
-    let types: HashMap<&str, &TensorType> = request.weights.iter().map(|(path, ty)| (path.as_str(), ty)).collect();
+    let types: HashMap<&str, &TensorType> =
+        request.weights.iter().map(|(path, ty)| (path.as_str(), ty)).collect();
     let mut used = HashSet::new();
     let mut filled = HashSet::new();
     for module in all {
@@ -196,9 +225,9 @@ fn map_entries(request: &Request, all: &[Module], answer: &mut Answer) -> HashSe
             let Some(ty) = types.get(path.as_str()) else { continue };
             let name = split(path).1;
             // The weight may be made of several entries, such as a bias that is a sum.
-            let recipe = recipe(name, &ty.shape, module)
-                .ok()
-                .filter(|recipe| recipe.sources.iter().any(|source| source.entry == parameter.entry));
+            let recipe = recipe(name, &ty.shape, module).ok().filter(|recipe| {
+                recipe.sources.iter().any(|source| source.entry == parameter.entry)
+            });
             match recipe.map_or_else(|| mapped(name, &ty.shape, parameter), Ok) {
                 Ok(recipe) if filled.insert(path) => answer.recipes.push((path.clone(), recipe)),
                 Ok(_) | Err(Misfit::Missing) => {}
@@ -219,8 +248,11 @@ fn matched(request: &Request, layers: &[Layer], all: &[Module]) -> Matched {
     let mut theirs = Tree::new(all.iter().map(|module| module_labels(&module.path)));
     let mut roots = Vec::new();
     // The innermost first, so that each is detached from the one around it.
-    let mut maps: Vec<(Vec<String>, Vec<String>)> =
-        request.module_paths.iter().map(|(module, layer)| (module_labels(module), lists.labels(layer))).collect();
+    let mut maps: Vec<(Vec<String>, Vec<String>)> = request
+        .module_paths
+        .iter()
+        .map(|(module, layer)| (module_labels(module), lists.labels(layer)))
+        .collect();
     maps.sort_by_key(|(module, _)| std::cmp::Reverse(module.len()));
     maps.dedup();
     for (module, layer) in maps {
@@ -235,9 +267,18 @@ fn matched(request: &Request, layers: &[Layer], all: &[Module]) -> Matched {
     let target = request.target.map_or(Some(ROOT), |target| ours.find(&lists.labels(target)));
     let mut collapsed: Vec<_> =
         roots.iter().map(|(our, their)| (ours.collapse(*our), theirs.collapse(*their))).collect();
-    collapsed.push((target.and_then(|node| ours.collapse(node)), part.and_then(|node| theirs.collapse(node))));
+    collapsed.push((
+        target.and_then(|node| ours.collapse(node)),
+        part.and_then(|node| theirs.collapse(node)),
+    ));
     let mut matched = Matched::default();
-    let matcher = Matcher { layers, modules: all, ours: &ours, theirs: &theirs, is_ordered: request.is_ordered };
+    let matcher = Matcher {
+        layers,
+        modules: all,
+        ours: &ours,
+        theirs: &theirs,
+        is_ordered: request.is_ordered,
+    };
     for (our, their) in collapsed {
         match (our, their) {
             (Some(our), Some(their)) => matcher.pair(our, their, &mut matched),
@@ -265,14 +306,20 @@ fn unfit(path: &str, ty: &TensorType, entry: &(String, TensorType), reason: &str
 }
 
 fn described_layer(layer: &Layer) -> String {
-    let weights: Vec<String> =
-        layer.weights.iter().map(|weight| format!("{} {:?}", weight.name, weight.ty.shape)).collect();
+    let weights: Vec<String> = layer
+        .weights
+        .iter()
+        .map(|weight| format!("{} {:?}", weight.name, weight.ty.shape))
+        .collect();
     format!("{}: {}", place(&layer.path), weights.join(", "))
 }
 
 fn described_module(module: &Module) -> String {
-    let parameters: Vec<String> =
-        module.parameters.iter().map(|parameter| format!("{} {:?}", parameter.role, parameter.shape)).collect();
+    let parameters: Vec<String> = module
+        .parameters
+        .iter()
+        .map(|parameter| format!("{} {:?}", parameter.role, parameter.shape))
+        .collect();
     format!("{}: {}", place(&module.path), parameters.join(", "))
 }
 

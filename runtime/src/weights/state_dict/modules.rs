@@ -36,8 +36,15 @@ impl Module {
 }
 
 /// The parameters that tell a state_dict from other files.
-const PARAMETERS: [&str; 7] =
-    ["weight", "bias", "running_mean", "running_var", "in_proj_weight", "weight_ih_l0", "weight_ih"];
+const PARAMETERS: [&str; 7] = [
+    "weight",
+    "bias",
+    "running_mean",
+    "running_var",
+    "in_proj_weight",
+    "weight_ih_l0",
+    "weight_ih",
+];
 
 /// Splits a name at the last `.`.
 pub fn split(name: &str) -> (&str, &str) {
@@ -59,12 +66,15 @@ struct Recurrent {
 
 /// Splits `weight_ih_l1_reverse` into `weight_ih`, 1 and whether it is reverse.
 fn recurrent(role: &str) -> Option<(&str, usize, bool)> {
-    let (forward, reverse) = role.strip_suffix("_reverse").map_or((role, false), |forward| (forward, true));
+    let (forward, reverse) =
+        role.strip_suffix("_reverse").map_or((role, false), |forward| (forward, true));
     let (kind, level) = match forward.rsplit_once("_l") {
         Some((kind, level)) => (kind, level.parse().ok()?),
         None => (forward, 0),
     };
-    ["weight_ih", "weight_hh", "bias_ih", "bias_hh"].contains(&kind).then_some((kind, level, reverse))
+    ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
+        .contains(&kind)
+        .then_some((kind, level, reverse))
 }
 
 /// The layers that the thirds of `in_proj_weight` are.
@@ -82,7 +92,8 @@ pub fn modules(entries: &[(String, TensorType)]) -> Vec<Module> {
             known.levels = known.levels.max(level + 1);
             known.has_reverse |= reverse;
         }
-        let is_thirds = role == "in_proj_weight" && ty.shape.first().is_some_and(|rows| rows % 3 == 0);
+        let is_thirds =
+            role == "in_proj_weight" && ty.shape.first().is_some_and(|rows| rows % 3 == 0);
         if is_thirds || role == "q_proj_weight" {
             attentions.insert(module);
         }
@@ -94,7 +105,9 @@ pub fn modules(entries: &[(String, TensorType)]) -> Vec<Module> {
         if is_counter(name) {
             continue;
         }
-        if let (Some((kind, level, reverse)), Some(layers)) = (recurrent(role), composites.get(module)) {
+        if let (Some((kind, level, reverse)), Some(layers)) =
+            (recurrent(role), composites.get(module))
+        {
             let level = if layers.levels > 1 { format!("l{level}") } else { String::new() };
             let direction = match (layers.has_reverse, reverse) {
                 (false, _) => "",
@@ -128,7 +141,14 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, path: String, role: &str, entry: usize, rows: Option<(usize, usize)>, shape: &[usize]) {
+    fn add(
+        &mut self,
+        path: String,
+        role: &str,
+        entry: usize,
+        rows: Option<(usize, usize)>,
+        shape: &[usize],
+    ) {
         let next = self.modules.len();
         let number = *self.by_path.entry(path.clone()).or_insert(next);
         if number == next {
@@ -138,7 +158,12 @@ impl Found {
         if let (Some((_, parts)), Some(first)) = (rows, shape.first_mut()) {
             *first /= parts;
         }
-        self.modules[number].parameters.push(Parameter { role: role.to_owned(), entry, rows, shape });
+        self.modules[number].parameters.push(Parameter {
+            role: role.to_owned(),
+            entry,
+            rows,
+            shape,
+        });
     }
 
     /// Adds an entry of a `MultiheadAttention`.
@@ -148,14 +173,17 @@ impl Found {
             "in_proj_bias" if shape.first().is_some_and(|rows| rows % 3 == 0) => Some("bias"),
             _ => None,
         };
-        let own = ["q_proj_weight", "k_proj_weight", "v_proj_weight"].iter().position(|own| *own == role);
+        let own =
+            ["q_proj_weight", "k_proj_weight", "v_proj_weight"].iter().position(|own| *own == role);
         match (divided, own) {
             (Some(role), _) => {
                 for (part, name) in PROJECTIONS.iter().enumerate() {
                     self.add(joined(module, name), role, entry, Some((part, 3)), shape);
                 }
             }
-            (None, Some(part)) => self.add(joined(module, PROJECTIONS[part]), "weight", entry, None, shape),
+            (None, Some(part)) => {
+                self.add(joined(module, PROJECTIONS[part]), "weight", entry, None, shape)
+            }
             (None, None) => self.add(module.to_owned(), role, entry, None, shape),
         }
     }

@@ -65,7 +65,9 @@ impl Recipe {
     /// Returns the entry that is taken as it is.
     pub fn whole_entry(&self) -> Option<usize> {
         match (&self.sources[..], &self.shape) {
-            ([Source { entry, rows: None, exchanges_gates: false, layout: None }], None) => Some(*entry),
+            ([Source { entry, rows: None, exchanges_gates: false, layout: None }], None) => {
+                Some(*entry)
+            }
             _ => None,
         }
     }
@@ -80,7 +82,9 @@ impl Recipe {
         for source in &self.sources {
             let entry = read(source.entry)?;
             let tensor = match source {
-                Source { rows: None, exchanges_gates: false, layout: None, .. } => Some(entry.into_owned()),
+                Source { rows: None, exchanges_gates: false, layout: None, .. } => {
+                    Some(entry.into_owned())
+                }
                 _ => source.tensor(&entry),
             };
             let Some(tensor) = tensor else { return Ok(None) };
@@ -109,7 +113,8 @@ fn blocks(tensor: &Tensor, parts: usize, order: &[usize]) -> Option<Tensor> {
     let rows = shape.first_mut().filter(|rows| **rows % parts == 0)?;
     *rows = *rows / parts * order.len();
     let size = tensor.bytes().len() / parts;
-    let bytes = order.iter().flat_map(|&part| &tensor.bytes()[part * size..][..size]).copied().collect();
+    let bytes =
+        order.iter().flat_map(|&part| &tensor.bytes()[part * size..][..size]).copied().collect();
     Tensor::from_bytes(TensorType::new(tensor.dtype(), shape), bytes)
 }
 
@@ -122,5 +127,7 @@ fn sum(a: &Tensor, b: &Tensor) -> Option<Tensor> {
 fn stack(a: &Tensor, b: &Tensor) -> Option<Tensor> {
     let shape: Vec<usize> = [2].iter().chain(a.shape()).copied().collect();
     let bytes = [a.bytes(), b.bytes()].concat();
-    (a.ty() == b.ty()).then(|| Tensor::from_bytes(TensorType::new(a.dtype(), shape), bytes)).flatten()
+    (a.ty() == b.ty())
+        .then(|| Tensor::from_bytes(TensorType::new(a.dtype(), shape), bytes))
+        .flatten()
 }

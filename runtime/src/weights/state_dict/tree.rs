@@ -56,7 +56,9 @@ impl Tree {
     }
 
     pub fn find(&self, labels: &[String]) -> Option<NodeId> {
-        labels.iter().try_fold(ROOT, |node, label| self.by_label.get(&(node, label.clone())).copied())
+        labels
+            .iter()
+            .try_fold(ROOT, |node, label| self.by_label.get(&(node, label.clone())).copied())
     }
 
     /// Removes a node from its parent. It stays the root of its own part.
@@ -68,8 +70,12 @@ impl Tree {
     /// Merges each node that has one child and no item with the child, and removes nodes without
     /// items. Returns the node that replaces `node`, if it has any items.
     pub fn collapse(&mut self, node: NodeId) -> Option<NodeId> {
-        let children: Vec<NodeId> =
-            self.nodes[node].children.clone().into_iter().filter_map(|child| self.collapse(child)).collect();
+        let children: Vec<NodeId> = self.nodes[node]
+            .children
+            .clone()
+            .into_iter()
+            .filter_map(|child| self.collapse(child))
+            .collect();
         match (self.nodes[node].item, &children[..]) {
             (None, []) => None,
             (None, &[child]) => {
@@ -119,7 +125,8 @@ pub struct Lists<'p> {
 
 impl<'p> Lists<'p> {
     pub fn new(paths: impl Iterator<Item = &'p str>) -> Lists<'p> {
-        let mut lists = Lists { all: HashSet::new(), from_zero: HashSet::new(), single: HashSet::new() };
+        let mut lists =
+            Lists { all: HashSet::new(), from_zero: HashSet::new(), single: HashSet::new() };
         for path in paths {
             for (end, separator) in path.match_indices(['[', '.']).chain([(path.len(), ".")]) {
                 let (start, rest) = path.split_at(end);

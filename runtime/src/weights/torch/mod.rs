@@ -35,7 +35,8 @@ const DEEPEST: usize = 64;
 /// The bytes of memory that a visit of a value is counted as.
 const VISIT_BYTES: u64 = 64;
 
-const ADVICE: &str = "help: save the weights in Python, with `torch.save(model.state_dict(), \"model.pt\")`";
+const ADVICE: &str =
+    "help: save the weights in Python, with `torch.save(model.state_dict(), \"model.pt\")`";
 
 type Zip = ZipArchive<BufReader<File>>;
 
@@ -77,7 +78,8 @@ pub fn open(
     let pickle = pickle::read(&bytes, &mut headers)
         .map_err(|what| error(path, format!("its pickle is not one of a state_dict: {what}")))?;
     let found = flatten(&pickle, &mut headers).map_err(|what| error(path, what))?;
-    let (mut tensors, mut places) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
+    let (mut tensors, mut places) =
+        (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
     let mut storages = HashMap::new();
     for (name, view) in found {
         let named = |what: String| error(path, format!("`{name}`: {what}"));
@@ -106,25 +108,40 @@ fn open_zip(path: &Path, mut file: File) -> Result<(Zip, String), WeightsError> 
     if !start.starts_with(b"PK") {
         return Err(error(path, not_an_archive(&start)));
     }
-    let zip =
-        ZipArchive::new(BufReader::new(file)).map_err(|e| invalid(path, format!("it is damaged or cut off: {e}")))?;
-    let root = zip.file_names().find_map(|name| name.strip_suffix("data.pkl").filter(|root| is_root(root)));
+    let zip = ZipArchive::new(BufReader::new(file))
+        .map_err(|e| invalid(path, format!("it is damaged or cut off: {e}")))?;
+    let root = zip
+        .file_names()
+        .find_map(|name| name.strip_suffix("data.pkl").filter(|root| is_root(root)));
     let Some(root) = root.map(str::to_owned) else {
         return Err(error(path, format!("it is a zip archive without a `data.pkl`; {ADVICE}")));
     };
-    if zip.file_names().any(|name| name.strip_prefix(&root).is_some_and(|name| name.starts_with("code/"))) {
+    if zip
+        .file_names()
+        .any(|name| name.strip_prefix(&root).is_some_and(|name| name.starts_with("code/")))
+    {
         const LOAD: &str = "`torch.save(torch.jit.load(FILE).state_dict(), \"model.pt\")`";
-        let what = format!("it is an archive of TorchScript, with code; help: save its weights in Python, with {LOAD}");
+        let what = format!(
+            "it is an archive of TorchScript, with code; help: save its weights in Python, with {LOAD}"
+        );
         return Err(error(path, what));
     }
     Ok((zip, root))
 }
 
-fn read_pickle(path: &Path, zip: &mut Zip, root: &str, allowance: &mut Allowance) -> Result<Vec<u8>, WeightsError> {
+fn read_pickle(
+    path: &Path,
+    zip: &mut Zip,
+    root: &str,
+    allowance: &mut Allowance,
+) -> Result<Vec<u8>, WeightsError> {
     let entry = zip.by_name(&format!("{root}data.pkl")).map_err(|e| invalid(path, e))?;
     let size = entry.size();
     if size > MOST_PICKLE {
-        return Err(invalid(path, format!("its pickle has {size} bytes, and at most {MOST_PICKLE} are read")));
+        return Err(invalid(
+            path,
+            format!("its pickle has {size} bytes, and at most {MOST_PICKLE} are read"),
+        ));
     }
     // An entry that is longer than it claims fails at the end, by its checksum.
     allowance.read_to_end(entry.take(MOST_PICKLE), size).map_err(|e| caused(path, e))
@@ -137,7 +154,8 @@ fn is_root(folder: &str) -> bool {
 
 /// Describes a file that is no zip archive by its first bytes.
 fn not_an_archive(start: &[u8]) -> String {
-    const OLD: &str = "help: save it again in Python, with `torch.save(torch.load(\"old.pt\"), \"new.pt\")`";
+    const OLD: &str =
+        "help: save it again in Python, with `torch.save(torch.load(\"old.pt\"), \"new.pt\")`";
     match start {
         // The magic number of torch.save.
         [0x80, 2, 0x8a, 10, 0x6c, 0xfc, ..] => {
@@ -149,8 +167,12 @@ fn not_an_archive(start: &[u8]) -> String {
 }
 
 /// Returns the tensors of a pickle by the keys on the way to each.
-fn flatten<'a, 'p>(pickle: &'a Pickle<'p>, allowance: &mut Allowance) -> Result<Vec<(String, &'a View<'p>)>, String> {
-    let mut walk = Walk { values: &pickle.values, name: String::new(), found: Vec::new(), allowance };
+fn flatten<'a, 'p>(
+    pickle: &'a Pickle<'p>,
+    allowance: &mut Allowance,
+) -> Result<Vec<(String, &'a View<'p>)>, String> {
+    let mut walk =
+        Walk { values: &pickle.values, name: String::new(), found: Vec::new(), allowance };
     walk.value(pickle.root, 0)?;
     let found = walk.found;
     if matches!(pickle.values[pickle.root as usize], Value::Tensor(_)) {
@@ -230,17 +252,23 @@ fn place<'p>(
 ) -> Result<(TensorType, Place), String> {
     let dtype = match view.ty {
         Type::Known(dtype) => dtype,
-        Type::Other(name) => return Err(format!("it has the type `torch.{name}`, which Tile has not")),
+        Type::Other(name) => {
+            return Err(format!("it has the type `torch.{name}`, which Tile has not"));
+        }
         Type::Bytes => return Err("it has no type".into()),
     };
     let (entry, size) = match storages.get(view.storage.key) {
         Some(known) => *known,
         None => {
             let name = format!("{root}data/{}", view.storage.key);
-            let number = zip.index_for_name(&name).ok_or_else(|| format!("the archive has no entry `{name}`"))?;
+            let number = zip
+                .index_for_name(&name)
+                .ok_or_else(|| format!("the archive has no entry `{name}`"))?;
             let entry = zip.by_index(number).map_err(|e| e.to_string())?;
             if entry.compression() != CompressionMethod::Stored {
-                return Err("its data are compressed; help: save the file again with `torch.save`".into());
+                return Err(
+                    "its data are compressed; help: save the file again with `torch.save`".into()
+                );
             }
             *storages.entry(view.storage.key).or_insert((number, entry.size()))
         }
@@ -251,10 +279,13 @@ fn place<'p>(
         length.checked_add((size as u64).saturating_sub(1).checked_mul(stride)?)
     };
     let is_empty = view.shape.contains(&0);
-    let length = view.shape.iter().zip(&view.strides).try_fold(u64::from(!is_empty), |length, axis| match is_empty {
-        true => Some(0),
-        false => reach(length, axis),
-    });
+    let length =
+        view.shape.iter().zip(&view.strides).try_fold(u64::from(!is_empty), |length, axis| {
+            match is_empty {
+                true => Some(0),
+                false => reach(length, axis),
+            }
+        });
     let start = view.offset.checked_mul(width);
     let extent = length.and_then(|length| length.checked_mul(width));
     let end = start.zip(extent).and_then(|(start, extent)| start.checked_add(extent));
@@ -262,19 +293,28 @@ fn place<'p>(
         (Some(start), Some(extent), Some(end)) if end <= size || is_empty => {
             Ok((ty, Place { entry, start, extent, strides: view.strides.clone() }))
         }
-        _ => Err(format!("it is {ty} from element {} on, and its storage has {size} bytes", view.offset)),
+        _ => Err(format!(
+            "it is {ty} from element {} on, and its storage has {size} bytes",
+            view.offset
+        )),
     }
 }
 
 impl Archive {
     /// Reads the tensor `number`, which has the type `ty`.
-    pub fn read(&mut self, number: usize, ty: &TensorType, allowance: &mut Allowance) -> Result<Tensor, String> {
+    pub fn read(
+        &mut self,
+        number: usize,
+        ty: &TensorType,
+        allowance: &mut Allowance,
+    ) -> Result<Tensor, String> {
         let Place { entry, start, extent, strides } = &self.places[number];
         let width = ty.dtype.size();
         let mut bytes = allowance.zeroed(*extent).map_err(|e| e.to_string())?;
         if *extent > 0 {
             let mut storage = self.zip.by_index_seek(*entry).map_err(|e| e.to_string())?;
-            let read = storage.seek(SeekFrom::Start(*start)).and_then(|_| storage.read_exact(&mut bytes));
+            let read =
+                storage.seek(SeekFrom::Start(*start)).and_then(|_| storage.read_exact(&mut bytes));
             read.map_err(|e| e.to_string())?;
         }
         if !is_contiguous(ty, strides) {
@@ -289,7 +329,8 @@ impl Archive {
         if ty.dtype == DType::Bool {
             bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
         }
-        Tensor::from_bytes(ty.clone(), bytes).ok_or_else(|| "it has not as many bytes as its shape says".to_owned())
+        Tensor::from_bytes(ty.clone(), bytes)
+            .ok_or_else(|| "it has not as many bytes as its shape says".to_owned())
     }
 }
 
@@ -312,7 +353,8 @@ fn gather(source: &[u8], shape: &[usize], strides: &[u64], width: usize, result:
     let mut index = vec![0; shape.len()];
     let mut at = 0;
     // The stride of an axis of size 1 may be any number.
-    let step = |(&size, &stride): (&usize, &u64)| if size > 1 { stride as usize * width } else { 0 };
+    let step =
+        |(&size, &stride): (&usize, &u64)| if size > 1 { stride as usize * width } else { 0 };
     let steps: Vec<usize> = shape.iter().zip(strides).map(step).collect();
     for element in result.chunks_exact_mut(width) {
         element.copy_from_slice(&source[at..at + width]);

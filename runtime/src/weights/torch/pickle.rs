@@ -31,8 +31,14 @@ pub struct Pickle<'p> {
 /// Returns a sentence if the pickle is damaged, has an operation or a name that no state_dict
 /// needs, or takes more memory than `allowance` has.
 pub fn read<'p>(bytes: &'p [u8], allowance: &mut Allowance) -> Result<Pickle<'p>, String> {
-    let mut machine =
-        Machine { bytes, values: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), allowance };
+    let mut machine = Machine {
+        bytes,
+        values: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+        allowance,
+    };
     loop {
         let operation = machine.byte()?;
         if operation == b'.' {
@@ -77,13 +83,17 @@ impl<'p> Machine<'p, '_> {
             b')' => self.push(Value::Tuple(Vec::new())), // EMPTY_TUPLE
             b'}' => self.push(Value::Dict(Vec::new())),  // EMPTY_DICT
             0x85..=0x87 => self.tuple(usize::from(operation - 0x84)),
-            b't' | b'l' | b'd' | b'a' | b'e' | b's' | b'u' | 0x90 | 0x91 => self.container(operation),
+            b't' | b'l' | b'd' | b'a' | b'e' | b's' | b'u' | 0x90 | 0x91 => {
+                self.container(operation)
+            }
             b'h' | b'j' | b'q' | b'r' | 0x94 => self.memo(operation),
             b'c' | 0x93 => self.global(operation),
             b'R' | 0x81 => self.call(), // REDUCE, NEWOBJ
             b'b' => self.build(),
             b'Q' => self.persistent(), // BINPERSID
-            _ => Err(format!("it has the operation {operation:#04x}, which `torch.save` does not write; {NO_CODE}")),
+            _ => Err(format!(
+                "it has the operation {operation:#04x}, which `torch.save` does not write; {NO_CODE}"
+            )),
         }
     }
 
@@ -199,7 +209,8 @@ impl<'p> Machine<'p, '_> {
     /// Makes a tuple of the last `count` values.
     fn tuple(&mut self, count: usize) -> Result<(), String> {
         let bottom = self.marks.last().copied().unwrap_or(0);
-        let start = self.stack.len().checked_sub(count).filter(|start| *start >= bottom).ok_or(EMPTY)?;
+        let start =
+            self.stack.len().checked_sub(count).filter(|start| *start >= bottom).ok_or(EMPTY)?;
         let items = self.stack.split_off(start);
         self.push(Value::Tuple(items))
     }
@@ -284,21 +295,27 @@ impl<'p> Machine<'p, '_> {
     }
 
     fn made(&self, function: Id, arguments: Id) -> Result<Made<'p>, String> {
-        let (Value::Global(function), Value::Tuple(arguments)) = (self.value(function), self.value(arguments)) else {
+        let (Value::Global(function), Value::Tuple(arguments)) =
+            (self.value(function), self.value(arguments))
+        else {
             return Err(CALL.into());
         };
         let (mut function, mut arguments) = (*function, arguments);
         if let (Global::Subclass, [inner, _, tuple, ..]) = (function, &arguments[..]) {
             // A tensor with attributes: its constructor, class, arguments and attributes.
             match (self.value(*inner), self.value(*tuple)) {
-                (Value::Global(inner), Value::Tuple(tuple)) => (function, arguments) = (*inner, tuple),
+                (Value::Global(inner), Value::Tuple(tuple)) => {
+                    (function, arguments) = (*inner, tuple)
+                }
                 _ => return Err(CALL.into()),
             }
         }
         match (function, arguments.first()) {
             (Global::Dict, None) => Ok(Made::New(Value::Dict(Vec::new()))),
             (Global::Plain, _) => Ok(Made::New(Value::Plain)),
-            (Global::Tensor, _) => Ok(Made::New(Value::Tensor(Box::new(View::new(arguments, &self.values)?)))),
+            (Global::Tensor, _) => {
+                Ok(Made::New(Value::Tensor(Box::new(View::new(arguments, &self.values)?))))
+            }
             (Global::Parameter, Some(tensor)) => Ok(Made::Known(*tensor)),
             _ => Err(CALL.into()),
         }

@@ -8,8 +8,7 @@ use crate::files::MOST_AXES;
 pub type Id = u32;
 
 /// The advice for a file that has more than weights.
-pub const NO_CODE: &str =
-    "no code of a file is run; help: save the weights alone, with `torch.save(model.state_dict(), \"model.pt\")`";
+pub const NO_CODE: &str = "no code of a file is run; help: save the weights alone, with `torch.save(model.state_dict(), \"model.pt\")`";
 
 /// A value of a pickle. Its parts are values of the same pickle, by number.
 #[derive(Debug)]
@@ -84,8 +83,12 @@ impl<'p> Global<'p> {
     pub fn find(module: &'p str, name: &'p str) -> Result<Global<'p>, String> {
         let known = match (module, name) {
             ("collections", "OrderedDict") => Global::Dict,
-            ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3") => Global::Tensor,
-            ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => Global::Parameter,
+            ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3") => {
+                Global::Tensor
+            }
+            ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => {
+                Global::Parameter
+            }
             ("torch._tensor", "_rebuild_from_type_v2") => Global::Subclass,
             ("torch.storage", "UntypedStorage") => Global::Storage(Type::Bytes),
             ("torch", "Size" | "device" | "Tensor")
@@ -94,17 +97,24 @@ impl<'p> Global<'p> {
             | ("collections", "Counter")
             | ("_codecs", "encode")
             | ("builtins" | "__builtin__", "set" | "frozenset") => Global::Plain,
-            ("torch", name) if name.ends_with("Storage") => {
-                Global::Storage(TYPES.iter().find(|ty| ty.0 == name).map_or(Type::Other(name), |ty| Type::Known(ty.2)))
-            }
-            ("torch", name) if TYPES.iter().any(|ty| ty.1 == name) => {
-                Global::DType(TYPES.iter().find(|ty| ty.1 == name).map_or(Type::Other(name), |ty| Type::Known(ty.2)))
-            }
+            ("torch", name) if name.ends_with("Storage") => Global::Storage(
+                TYPES
+                    .iter()
+                    .find(|ty| ty.0 == name)
+                    .map_or(Type::Other(name), |ty| Type::Known(ty.2)),
+            ),
+            ("torch", name) if TYPES.iter().any(|ty| ty.1 == name) => Global::DType(
+                TYPES
+                    .iter()
+                    .find(|ty| ty.1 == name)
+                    .map_or(Type::Other(name), |ty| Type::Known(ty.2)),
+            ),
             ("torch", name) if OTHER_TYPES.iter().any(|start| name.starts_with(start)) => {
                 Global::DType(Type::Other(name))
             }
             _ => {
-                let whole: String = module.chars().chain(['.']).chain(name.chars()).take(120).collect();
+                let whole: String =
+                    module.chars().chain(['.']).chain(name.chars()).take(120).collect();
                 return Err(format!("it needs `{whole}`, and {NO_CODE}"));
             }
         };
@@ -125,9 +135,11 @@ impl<'p> Storage<'p> {
     pub fn new(parts: &[Id], values: &[Value<'p>]) -> Result<Storage<'p>, String> {
         let value = |number: usize| parts.get(number).map(|id| &values[*id as usize]);
         match (value(0), value(1), value(2)) {
-            (Some(Value::Text("storage")), Some(Value::Global(Global::Storage(ty))), Some(Value::Text(key))) => {
-                Ok(Storage { key, ty: *ty })
-            }
+            (
+                Some(Value::Text("storage")),
+                Some(Value::Global(Global::Storage(ty))),
+                Some(Value::Text(key)),
+            ) => Ok(Storage { key, ty: *ty }),
             _ => Err("it has a storage without a type or a name".into()),
         }
     }
@@ -150,8 +162,12 @@ impl<'p> View<'p> {
     /// adds the type, and both may add a dict of flags.
     pub fn new(arguments: &[Id], values: &[Value<'p>]) -> Result<View<'p>, String> {
         let value = |number: usize| arguments.get(number).map(|id| &values[*id as usize]);
-        let (Some(Value::Storage(storage)), Some(Value::Integer(offset)), Some(sizes), Some(strides)) =
-            (value(0), value(1), value(2), value(3))
+        let (
+            Some(Value::Storage(storage)),
+            Some(Value::Integer(offset)),
+            Some(sizes),
+            Some(strides),
+        ) = (value(0), value(1), value(2), value(3))
         else {
             return Err("it has a tensor without a storage, sizes or strides".into());
         };
@@ -161,7 +177,9 @@ impl<'p> View<'p> {
         };
         for number in 6..=7 {
             if let Some(Value::Dict(flags)) = value(number)
-                && flags.iter().any(|(_, flag)| !matches!(values[*flag as usize], Value::Bool(false)))
+                && flags
+                    .iter()
+                    .any(|(_, flag)| !matches!(values[*flag as usize], Value::Bool(false)))
             {
                 return Err("it has a negated or a conjugated view; help: save `tensor.resolve_neg().resolve_conj()`"
                     .to_owned());
@@ -185,7 +203,10 @@ fn numbers<N: TryFrom<i64>>(value: &Value<'_>, values: &[Value<'_>]) -> Result<V
         return Err("it has a tensor whose sizes or strides are no tuple".into());
     };
     if items.len() > MOST_AXES {
-        return Err(format!("it has a tensor of {} axes, and a tensor may have {MOST_AXES}", items.len()));
+        return Err(format!(
+            "it has a tensor of {} axes, and a tensor may have {MOST_AXES}",
+            items.len()
+        ));
     }
     let number = |id: &Id| match values[*id as usize] {
         Value::Integer(number) => N::try_from(number).map_err(|_| NEGATIVE.to_owned()),

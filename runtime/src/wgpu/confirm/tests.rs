@@ -15,7 +15,12 @@ fn features_hold_unless_their_products_are_wrong() {
         println!("{}", probe.feature);
         assert_eq!(pollster::block_on(holds(gpu, &probe)), Some(true), "{}", probe.feature);
         probe.inputs[0][4] ^= 1;
-        assert_eq!(pollster::block_on(holds(gpu, &probe)), Some(false), "{} with a fault", probe.feature);
+        assert_eq!(
+            pollster::block_on(holds(gpu, &probe)),
+            Some(false),
+            "{} with a fault",
+            probe.feature
+        );
         let mut profile = gpu.profile.clone();
         leave_out(&mut profile, &[&probe.feature]);
         assert!(probes(&profile).iter().all(|other| other.feature != probe.feature));
@@ -27,7 +32,8 @@ fn features_hold_unless_their_products_are_wrong() {
 fn verdicts_are_read_again() {
     let units = Profile::apple().matrices;
     let features = [F16.to_owned(), INT64.to_owned(), SUBGROUPS.to_owned(), matrices(&units[0])];
-    let text: String = features.iter().map(|feature| format!("{feature} {}\n", feature != F16)).collect();
+    let text: String =
+        features.iter().map(|feature| format!("{feature} {}\n", feature != F16)).collect();
     let verdicts: Vec<(String, bool)> = parse(&text).collect();
     assert_eq!(verdicts, features.map(|feature| (feature.clone(), feature != F16)));
     let mut profile = Profile::apple();
@@ -40,9 +46,11 @@ fn verdicts_are_read_again() {
 #[test]
 fn probes_are_kernels() {
     let units = [(8, DType::F32, 32), (8, DType::F16, 32), (16, DType::F16, 64)];
-    let matrices = units.map(|(size, factors, subgroup)| MatrixUnit { size, factors, subgroup }).to_vec();
+    let matrices =
+        units.map(|(size, factors, subgroup)| MatrixUnit { size, factors, subgroup }).to_vec();
     for probe in probes(&Profile { matrices, int64: true, ..Profile::apple() }) {
-        let kernel = Kernel::parse(&probe.kernel).unwrap_or_else(|error| panic!("{error}\n{}", probe.kernel));
+        let kernel = Kernel::parse(&probe.kernel)
+            .unwrap_or_else(|error| panic!("{error}\n{}", probe.kernel));
         tile_compiler::emit::module(&kernel).unwrap_or_else(|error| panic!("{error}"));
     }
 }

@@ -47,7 +47,10 @@ impl Bench {
     fn keep(&mut self, to: Place) {
         match self.ops.last_mut() {
             Some(last) if last.keep.is_none() => last.keep = to,
-            _ => self.ops.push(Op { keep: to, ..Op::new(Code::Chain(ChainCode::Nothing), Place::NONE, Place::NONE) }),
+            _ => self.ops.push(Op {
+                keep: to,
+                ..Op::new(Code::Chain(ChainCode::Nothing), Place::NONE, Place::NONE)
+            }),
         }
     }
 }
@@ -62,8 +65,10 @@ impl Machine<'_> {
         bench.memory.clear();
         // Goes row by row only if a value has one element for each row.
         let is_of_rows = |value: Value| matches!(self.at[value], At::OfRows(_));
-        let by_row = |step: &Move| matches!(step, Move::Aggregate(..)) || step.reads().any(is_of_rows);
-        let rows = if is_of_rows(chain.from) || chain.moves.iter().any(by_row) { self.rows } else { 1 };
+        let by_row =
+            |step: &Move| matches!(step, Move::Aggregate(..)) || step.reads().any(is_of_rows);
+        let rows =
+            if is_of_rows(chain.from) || chain.moves.iter().any(by_row) { self.rows } else { 1 };
         // A move has at most two places here. Their addresses are handed out while more are added.
         bench.memory.reserve((1 + chain.moves.len() * 2) * self.rows);
         let from = self.place::<f32>(chain.from, &mut bench);
@@ -95,7 +100,8 @@ impl Machine<'_> {
     fn bind(&mut self, chain: &Chain, step: Move, past: bool, bench: &mut Bench) {
         match step {
             Move::Apply(code, values) => {
-                let [a, b] = values.map(|value| value.map_or(Place::NONE, |v| self.place::<f32>(v, bench)));
+                let [a, b] =
+                    values.map(|value| value.map_or(Place::NONE, |v| self.place::<f32>(v, bench)));
                 bench.push(Code::Chain(code), a, b);
             }
             Move::Divide(by) => match self.reciprocals(by, bench) {
@@ -116,7 +122,11 @@ impl Machine<'_> {
                 self.widen(condition, self.length);
                 let by = self.place::<f32>(by, bench);
                 let condition = self.place::<Bool>(condition, bench);
-                bench.push(if when { Code::ReplaceWhere } else { Code::ReplaceElse }, condition, by);
+                bench.push(
+                    if when { Code::ReplaceWhere } else { Code::ReplaceElse },
+                    condition,
+                    by,
+                );
             }
             Move::Compare(relation, with, value) => {
                 let with = self.place::<f32>(with, bench);
@@ -171,11 +181,13 @@ impl Machine<'_> {
             At::Uniform(register, Spread::Kept) if self.length >= MOST_LANES => {
                 Place::rows(self.registers[register].start(), 0)
             }
-            At::Uniform(..) | At::OfRows(_) => bench.rows(self.distinct::<f32>(value).iter().copied()),
-            At::Register(register) => Place::elements(self.registers[register].start()),
-            At::Steady(register, start) => {
-                Place::elements(self.registers[register].start().wrapping_add(start * size_of::<T>()))
+            At::Uniform(..) | At::OfRows(_) => {
+                bench.rows(self.distinct::<f32>(value).iter().copied())
             }
+            At::Register(register) => Place::elements(self.registers[register].start()),
+            At::Steady(register, start) => Place::elements(
+                self.registers[register].start().wrapping_add(start * size_of::<T>()),
+            ),
             At::Operand(..) => Place::elements(self.value::<T>(value).as_ptr().cast_mut().cast()),
             At::Own(place) => place,
         }
@@ -184,7 +196,10 @@ impl Machine<'_> {
     /// Returns the place to store a value: its sink, a sink that lodges it, or its register.
     fn target(&mut self, chain: &Chain, value: Value) -> Place {
         if let Some(&Sink { place, bytes, .. }) = self.sink(value).or_else(|| self.lodging(value)) {
-            assert!(bytes >= self.length * self.tape.dtypes[value].size(), "a chunk reaches past its output");
+            assert!(
+                bytes >= self.length * self.tape.dtypes[value].size(),
+                "a chunk reaches past its output"
+            );
             self.at[value] = At::Own(place);
             return place;
         }

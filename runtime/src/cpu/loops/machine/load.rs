@@ -37,7 +37,9 @@ impl Machine<'_> {
     fn one_piece(&mut self, lines: &Lines, start: usize, length: usize) -> Option<usize> {
         let mut place = None;
         if lines.run - start % lines.run >= length {
-            self.walker.walk(&self.tape.space, lines, start, length, |piece| place = Some(piece.values[0] as usize));
+            self.walker.walk(&self.tape.space, lines, start, length, |piece| {
+                place = Some(piece.values[0] as usize)
+            });
         }
         place
     }
@@ -72,7 +74,9 @@ impl Machine<'_> {
                 let at = (piece.values[0] + number as i64 * lines.steps[0]) as usize - output.first;
                 // SAFETY: only this thread computes these places, by the contract of
                 // `Operand::overwritten`, and it writes each of them after it has read it.
-                let own = unsafe { output.bytes.slice(at * size_of::<T>()..(at + out.len()) * size_of::<T>()) };
+                let own = unsafe {
+                    output.bytes.slice(at * size_of::<T>()..(at + out.len()) * size_of::<T>())
+                };
                 out.copy_from_slice(elements(own));
             }
         });
@@ -81,14 +85,26 @@ impl Machine<'_> {
 
     /// Reads a chunk: in place if its elements are contiguous, else into `out`. Returns the number
     /// of elements read: 1 if they are all the same.
-    pub(super) fn load<T: Number>(&mut self, reader: &Reader, start: usize, value: Value, out: &mut [T]) -> usize {
+    pub(super) fn load<T: Number>(
+        &mut self,
+        reader: &Reader,
+        start: usize,
+        value: Value,
+        out: &mut [T],
+    ) -> usize {
         let operand = self.operands[reader.operand];
         if let Some(output) = operand.over() {
             return self.load_own(reader, output, start, value, out);
         }
         let whole = self.walker.all_hold(&self.tape.space, &reader.conditions, start, out.len());
         let lines = if whole { &reader.offset } else { &reader.guarded };
-        let source = Source { reader, data: elements(operand.bytes), first: operand.first as i64, whole, lines };
+        let source = Source {
+            reader,
+            data: elements(operand.bytes),
+            first: operand.first as i64,
+            whole,
+            lines,
+        };
         if reader.dynamic.is_empty() {
             self.load_affine(source, start, value, out)
         } else {
@@ -98,7 +114,13 @@ impl Machine<'_> {
 
     /// Reads a chunk whose addresses are known in advance.
     #[inline]
-    fn load_affine<T: Number>(&mut self, source: Source<T>, start: usize, value: Value, out: &mut [T]) -> usize {
+    fn load_affine<T: Number>(
+        &mut self,
+        source: Source<T>,
+        start: usize,
+        value: Value,
+        out: &mut [T],
+    ) -> usize {
         let Source { data, first, whole, lines, .. } = source;
         let (space, length, step) = (&self.tape.space, out.len(), lines.steps[0]);
         if whole
@@ -110,14 +132,21 @@ impl Machine<'_> {
         let row = length / self.rows;
         if self.rows > 1 && step == 0 && lines.run.is_multiple_of(row) && whole {
             self.walker.walk(space, lines, start, length, |piece| {
-                out[piece.at / row..][..piece.length / row].fill(data[(piece.values[0] - first) as usize]);
+                out[piece.at / row..][..piece.length / row]
+                    .fill(data[(piece.values[0] - first) as usize]);
             });
             return self.rows;
         }
         if whole {
             self.walker.walk_tables(space, lines, start, length, usize::MAX, |piece, pieces| {
                 let out = &mut out[piece.at..][..pieces * piece.length];
-                vector::gather_table(data, piece.values[0] - first, [lines.beside[0], step], piece.length, out);
+                vector::gather_table(
+                    data,
+                    piece.values[0] - first,
+                    [lines.beside[0], step],
+                    piece.length,
+                    out,
+                );
             });
             return length;
         }
@@ -136,16 +165,26 @@ impl Machine<'_> {
     }
 
     /// Reads a chunk that is one element, or contiguous from element `place` on.
-    fn load_piece<T: Number>(&mut self, source: Source<T>, place: usize, value: Value, out: &mut [T]) -> usize {
+    fn load_piece<T: Number>(
+        &mut self,
+        source: Source<T>,
+        place: usize,
+        value: Value,
+        out: &mut [T],
+    ) -> usize {
         let Source { data, first, lines, .. } = source;
         let (local, length) = (place - first as usize, out.len());
         if lines.steps[0] == 0 {
             out[0] = data[local];
             return 1;
         }
-        let next = data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
+        let next =
+            data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
         // The longest chain prefetches element by element as it goes, where that pays.
-        if self.tape.longest_chain.is_some() && next.len() == length && size_of::<T>() == size_of::<f32>() {
+        if self.tape.longest_chain.is_some()
+            && next.len() == length
+            && size_of::<T>() == size_of::<f32>()
+        {
             self.ahead.push((Code::Fetch, Place::elements(next.as_ptr().cast_mut().cast())));
         } else {
             prefetch(next);
@@ -155,7 +194,13 @@ impl Machine<'_> {
     }
 
     /// Reads a chunk whose addresses other values decide, too.
-    fn load_dynamic<T: Number>(&mut self, source: Source<T>, start: usize, value: Value, out: &mut [T]) -> usize {
+    fn load_dynamic<T: Number>(
+        &mut self,
+        source: Source<T>,
+        start: usize,
+        value: Value,
+        out: &mut [T],
+    ) -> usize {
         let Source { reader, data, first, whole, lines } = source;
         let (length, step) = (out.len(), lines.steps[0]);
         // Indices that are the same all over the chunk shift all addresses.
@@ -164,7 +209,8 @@ impl Machine<'_> {
             typed!(*dtype, D => self.value::<D>(*index)[0].to_i64()) * stride
         };
         let moved: i64 = reader.dynamic.iter().filter(is_uniform).map(move_of).sum();
-        let indices: Vec<_> = reader.dynamic.iter().filter(|dynamic| !is_uniform(dynamic)).collect();
+        let indices: Vec<_> =
+            reader.dynamic.iter().filter(|dynamic| !is_uniform(dynamic)).collect();
         if indices.is_empty()
             && whole
             && step == 1
@@ -191,7 +237,8 @@ impl Machine<'_> {
         }
         self.walker.walk(&self.tape.space, lines, start, length, |piece| {
             let part = source.part(&piece);
-            let (out, moves) = (&mut out[piece.at..][..piece.length], &moves[piece.at..][part.clone()]);
+            let (out, moves) =
+                (&mut out[piece.at..][..piece.length], &moves[piece.at..][part.clone()]);
             if part.len() < out.len() {
                 out.fill(T::default());
             }

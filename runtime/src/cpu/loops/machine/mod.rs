@@ -163,7 +163,9 @@ impl<'t> Machine<'t> {
     pub unsafe fn lend<T: Plain>(&mut self, sums: &[T]) {
         for (value, register) in &self.tape.given {
             match *register {
-                ACCUMULATOR => self.at[*value] = At::Own(Place::elements(sums.as_ptr().cast_mut().cast())),
+                ACCUMULATOR => {
+                    self.at[*value] = At::Own(Place::elements(sums.as_ptr().cast_mut().cast()))
+                }
                 register => self.registers[register].elements_mut::<u8>()[..sums.len()].fill(1),
             }
         }
@@ -172,14 +174,20 @@ impl<'t> Machine<'t> {
     /// Returns the elements of a value in the last chunk, or one for each row if it has only these.
     pub fn value<T: Number>(&self, value: Value) -> &[T] {
         match self.at[value] {
-            At::Register(register) | At::Uniform(register, _) => &self.registers[register].elements()[..self.length],
+            At::Register(register) | At::Uniform(register, _) => {
+                &self.registers[register].elements()[..self.length]
+            }
             At::OfRows(register) => &self.registers[register].elements()[..self.rows],
-            At::Steady(register, start) => &self.registers[register].elements()[start..start + self.length],
+            At::Steady(register, start) => {
+                &self.registers[register].elements()[start..start + self.length]
+            }
             At::Operand(operand, start) => &self.operands[operand].after(start)[..self.length],
             // SAFETY: the memory holds the chunk's elements, by the contracts of `lend`, `add_sink`
             // and `Operand::overwritten`. Nobody writes it while the slice is in use: chains take
             // places, not slices, and a step that stores to a sink reads no part of it.
-            At::Own(place) => unsafe { std::slice::from_raw_parts(place.start.cast(), self.length) },
+            At::Own(place) => unsafe {
+                std::slice::from_raw_parts(place.start.cast(), self.length)
+            },
         }
     }
 
@@ -215,7 +223,10 @@ impl<'t> Machine<'t> {
         let is_aligned = |sink: &Sink| sink.place.start.addr().is_multiple_of(strip::ALIGNED);
         self.goes_past = self.past && whole_registers && self.sinks.iter().all(is_aligned);
         if !self.goes_past && tape.longest_chain.is_some() {
-            let asked = self.sinks.iter().filter(|sink| !sink.is_read && sink.bytes == length * size_of::<f32>());
+            let asked = self
+                .sinks
+                .iter()
+                .filter(|sink| !sink.is_read && sink.bytes == length * size_of::<f32>());
             self.ahead.extend(asked.map(|sink| (Code::FetchToWrite, sink.place)));
         }
         for (step, period) in &tape.steady {
@@ -236,7 +247,9 @@ impl<'t> Machine<'t> {
             // steps need to know that. A load writes all elements only if they are apart; otherwise
             // it may be read in place, or be one element.
             let makes_all = match &step.action {
-                Action::Load(reader) => reader.dynamic.is_empty() && !matches!(reader.offset.steps[0], 0 | 1),
+                Action::Load(reader) => {
+                    reader.dynamic.is_empty() && !matches!(reader.offset.steps[0], 0 | 1)
+                }
                 _ => true,
             };
             let stores = number + 1 == tape.steps.len() && makes_all;
@@ -268,7 +281,8 @@ impl<'t> Machine<'t> {
             let made = self.step(step, start, register.elements_mut());
             if made < length {
                 let whole = At::Uniform(step.register, Spread::First);
-                self.at[step.value] = if made == 1 { whole } else { self.whole_rows(step.register) };
+                self.at[step.value] =
+                    if made == 1 { whole } else { self.whole_rows(step.register) };
             }
             self.registers[step.register] = register;
         }
@@ -326,10 +340,16 @@ impl<'t> Machine<'t> {
             Action::Index(lines) => {
                 let out = &mut elements_mut::<i32>(out)[..length];
                 self.walker.walk(&tape.space, lines, start, length, |piece| {
-                    vector::count(piece.values[0], lines.steps[0], &mut out[piece.at..][..piece.length]);
+                    vector::count(
+                        piece.values[0],
+                        lines.steps[0],
+                        &mut out[piece.at..][..piece.length],
+                    );
                 });
             }
-            Action::Unary(op, a) => typed!(dtype, T => vector::unary::<T>(*op, value!(a), elements_mut(out))),
+            Action::Unary(op, a) => {
+                typed!(dtype, T => vector::unary::<T>(*op, value!(a), elements_mut(out)))
+            }
             Action::Binary(op, a, b) => {
                 typed!(dtype, T => vector::binary::<T>(*op, value!(a), value!(b), elements_mut(out)));
             }
@@ -350,7 +370,9 @@ impl<'t> Machine<'t> {
     fn statistic<T: Number>(&self, aggregation: Aggregation, a: Value, out: &mut [T]) -> usize {
         let identity = from_scalar(aggregation.identity(self.tape.dtypes[a]));
         let rows = self.value::<T>(a).chunks(self.length / self.rows);
-        out.iter_mut().zip(rows).for_each(|(out, row)| *out = vector::fold(aggregation, identity, row, None));
+        out.iter_mut()
+            .zip(rows)
+            .for_each(|(out, row)| *out = vector::fold(aggregation, identity, row, None));
         self.rows
     }
 
@@ -410,7 +432,14 @@ impl<'t> Machine<'t> {
 
     /// Applies an f32 operation with one operand that is the same for the whole chunk, if there is
     /// a loop for that.
-    fn with_scalar(&self, op: BinaryOp, a: Value, b: Value, dtype: DType, out: &mut [u8]) -> Option<usize> {
+    fn with_scalar(
+        &self,
+        op: BinaryOp,
+        a: Value,
+        b: Value,
+        dtype: DType,
+        out: &mut [u8],
+    ) -> Option<usize> {
         let swapped = match (self.is_uniform(a), self.is_uniform(b)) {
             _ if dtype != DType::F32 => return None,
             (false, true) => false,
@@ -433,7 +462,9 @@ impl<'t> Machine<'t> {
         self.rows = 1;
         for start in (0..period).step_by(CHUNK) {
             self.length = CHUNK.min(period - start);
-            for (other, period) in self.tape.steady.iter().filter(|(other, _)| other.value < step.value) {
+            for (other, period) in
+                self.tape.steady.iter().filter(|(other, _)| other.value < step.value)
+            {
                 self.at[other.value] = At::Steady(other.register, start % period);
             }
             self.at[step.value] = At::Register(step.register);
@@ -442,7 +473,8 @@ impl<'t> Machine<'t> {
             spread(dtype, to, made, self.length);
             if let At::Operand(operand, place) = self.at[step.value] {
                 let Operand { bytes: from, first, .. } = self.operands[operand];
-                to[..self.length * size].copy_from_slice(&from[(place - first) * size..][..self.length * size]);
+                to[..self.length * size]
+                    .copy_from_slice(&from[(place - first) * size..][..self.length * size]);
             }
         }
         let (mut done, all) = (period * size, (period + self.tape.longest) * size);
@@ -460,7 +492,9 @@ impl<'t> Machine<'t> {
         let n = given.len();
         let terms = fused.terms.map(|term| {
             term.map(|term| match term {
-                Term::Kept { register, period } => &self.registers[register].elements()[place % period..][..n],
+                Term::Kept { register, period } => {
+                    &self.registers[register].elements()[place % period..][..n]
+                }
                 Term::AtPlace(operand) => &self.operands[operand].after(place)[..n],
             })
         });
@@ -470,7 +504,8 @@ impl<'t> Machine<'t> {
 
 impl State {
     fn new(tape: &Tape) -> Self {
-        let mut registers: Vec<Register> = tape.registers.iter().map(|&bytes| Register::zeroed(bytes)).collect();
+        let mut registers: Vec<Register> =
+            tape.registers.iter().map(|&bytes| Register::zeroed(bytes)).collect();
         let mut at = vec![At::Register(0); tape.dtypes.len()];
         for &(value, register, scalar) in &tape.constants {
             typed!(scalar.dtype, T => registers[register].elements_mut::<T>().fill(from_scalar(scalar)));
@@ -479,7 +514,13 @@ impl State {
         for &(value, register) in &tape.given {
             at[value] = At::Register(register);
         }
-        Self { registers, at, moves: Vec::new(), bench: Bench::default(), walker: Walker::new(tape.variables.count()) }
+        Self {
+            registers,
+            at,
+            moves: Vec::new(),
+            bench: Bench::default(),
+            walker: Walker::new(tape.variables.count()),
+        }
     }
 }
 

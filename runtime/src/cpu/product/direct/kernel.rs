@@ -94,17 +94,23 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
             let (x, w) = (x.offset(to_x), w.wrapping_offset(to_w));
             let mut ws = [V::splat(proof, 0.0); U];
             match FORM {
-                PRODUCTS | OF_NUMBER => {
-                    ws.iter_mut().enumerate().for_each(|(u, to)| *to = V::load(proof, w.add(u * V::LANES)))
-                }
+                PRODUCTS | OF_NUMBER => ws
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(u, to)| *to = V::load(proof, w.add(u * V::LANES))),
                 BY_NUMBER => ws = [V::splat(proof, *w); U],
                 _ => {}
             }
             for (t, sums) in sums.iter_mut().enumerate() {
                 let x = x.offset(t as isize * x_step);
-                let number_x = if FORM == OF_NUMBER { V::splat(proof, *x) } else { V::splat(proof, 0.0) };
+                let number_x =
+                    if FORM == OF_NUMBER { V::splat(proof, *x) } else { V::splat(proof, 0.0) };
                 for (u, sum) in sums.iter_mut().enumerate() {
-                    let x = if FORM == OF_NUMBER { number_x } else { V::load(proof, x.add(u * V::LANES)) };
+                    let x = if FORM == OF_NUMBER {
+                        number_x
+                    } else {
+                        V::load(proof, x.add(u * V::LANES))
+                    };
                     *sum = match FORM {
                         PRODUCTS | BY_NUMBER | OF_NUMBER => sum.fma(x, ws[u]),
                         SUM if number == 0 => x,

@@ -85,7 +85,10 @@ fn tap_terms(taps: &Space, affine: &Affine) -> Vec<i64> {
     let mut terms = vec![0];
     for (axis, &extent) in taps.axes().zip(&taps.extents) {
         let coefficient = affine.coefficient(axis);
-        terms = terms.iter().flat_map(|term| (0..extent as i64).map(move |i| term + i * coefficient)).collect();
+        terms = terms
+            .iter()
+            .flat_map(|term| (0..extent as i64).map(move |i| term + i * coefficient))
+            .collect();
     }
     terms
 }
@@ -97,10 +100,17 @@ impl Direct {
         let line = |affine: &Affine, operand: usize| line(program, affine, operand, *rows);
         let condition = |condition: &Affine| {
             let taps = tap_terms(taps, condition);
-            Condition { line: line(condition, 0), least: taps.iter().copied().min().unwrap_or(0), taps }
+            Condition {
+                line: line(condition, 0),
+                least: taps.iter().copied().min().unwrap_or(0),
+                taps,
+            }
         };
-        let (to_x, to_w) = (tap_terms(taps, &x.offset), w.as_ref().map(|w| tap_terms(taps, &w.offset)));
-        let tap = |(i, to_x): (usize, &i64)| [*to_x as isize, to_w.as_ref().map_or(0, |to_w| to_w[i]) as isize];
+        let (to_x, to_w) =
+            (tap_terms(taps, &x.offset), w.as_ref().map(|w| tap_terms(taps, &w.offset)));
+        let tap = |(i, to_x): (usize, &i64)| {
+            [*to_x as isize, to_w.as_ref().map_or(0, |to_w| to_w[i]) as isize]
+        };
         let last = program.epilogue.space.axes().end - 1;
         let outer = program.extents[..rows.unwrap_or(last)].to_vec();
         Self {
@@ -126,7 +136,8 @@ impl Direct {
         let worker = || (job.finisher(), Tile::new(self, job), vec![0.0; rows * piece]);
         parallel(0..self.planes * bands * pieces, work, worker, |(finisher, tile, sums), units| {
             for unit in units {
-                let (plane, band, number) = (unit / pieces / bands, unit / pieces % bands, unit % pieces);
+                let (plane, band, number) =
+                    (unit / pieces / bands, unit / pieces % bands, unit % pieces);
                 let band = band * rows..self.rows.min((band + 1) * rows);
                 let columns = number * piece..self.length.min((number + 1) * piece);
                 let place = (plane * self.rows + band.start) * self.length + columns.start;
@@ -147,7 +158,8 @@ impl Direct {
                     let pieces = sums.chunks(CHUNK).zip(tile.written[number * run..].chunks(CHUNK));
                     for ((sums, written), start) in pieces.zip((place..).step_by(CHUNK)) {
                         finisher.given::<f32>(ACCUMULATOR)[..sums.len()].copy_from_slice(sums);
-                        finisher.given::<Bool>(WRITTEN)[..sums.len()].copy_from_slice(&written[..sums.len()]);
+                        finisher.given::<Bool>(WRITTEN)[..sums.len()]
+                            .copy_from_slice(&written[..sums.len()]);
                         // SAFETY: as for `complete`.
                         unsafe { job.finish(finisher, start..start + sums.len()) };
                     }

@@ -75,7 +75,8 @@ impl<'a> Tile<'a> {
             number /= extent;
         }
         self.x_start = self.direct.x.start(&self.plane, self.steps) - self.x_first;
-        self.w_start = self.direct.w.as_ref().map_or(0, |w| w.start(&self.plane, self.steps) - self.w_first);
+        self.w_start =
+            self.direct.w.as_ref().map_or(0, |w| w.start(&self.plane, self.steps) - self.w_first);
         for (value, condition) in self.conditions.iter_mut().zip(&self.direct.conditions) {
             *value = condition.line.start(&self.plane, self.steps);
         }
@@ -102,9 +103,16 @@ impl<'a> Tile<'a> {
             let mut in_rows = std::mem::take(&mut self.in_rows);
             in_rows.clear();
             in_rows.extend(0..self.direct.taps.len());
-            let end = self.count(&mut in_rows, row, rows.end, |line| line.along == 0, |line| (line.row, 0));
+            let end = self.count(
+                &mut in_rows,
+                row,
+                rows.end,
+                |line| line.along == 0,
+                |line| (line.row, 0),
+            );
             // Conditions along the rows that change from row to row divide each row differently.
-            let slanted = self.direct.conditions.iter().any(|c| c.line.along != 0 && c.line.row != 0);
+            let slanted =
+                self.direct.conditions.iter().any(|c| c.line.along != 0 && c.line.row != 0);
             let end = if slanted { row + 1 } else { end };
             let mut column = columns.start;
             while column < columns.end {
@@ -163,7 +171,8 @@ impl<'a> Tile<'a> {
                     (true, ..0) => value / -coefficient + 1,
                     _ => i64::MAX,
                 };
-                end = end.min(position.saturating_add(usize::try_from(change).unwrap_or(usize::MAX)));
+                end =
+                    end.min(position.saturating_add(usize::try_from(change).unwrap_or(usize::MAX)));
                 value >= 0
             });
         }
@@ -171,7 +180,14 @@ impl<'a> Tile<'a> {
     }
 
     /// Computes rows × columns in which all of `taps` count, and no others.
-    fn block(&self, rows: Range<usize>, columns: Range<usize>, taps: &[Tap], sums: &mut [f32], stride: usize) {
+    fn block(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        taps: &[Tap],
+        sums: &mut [f32],
+        stride: usize,
+    ) {
         let Direct { form, identity, x, w, .. } = self.direct;
         let length = columns.len();
         if taps.is_empty() {
@@ -187,11 +203,15 @@ impl<'a> Tile<'a> {
                 (low, high) = (low.min(tap[operand]), high.max(tap[operand]));
             }
             let span = step * (rows.len() as i64 - 1);
-            let (first, last) = (start + low as i64 + span.min(0), start + high as i64 + span.max(0));
+            let (first, last) =
+                (start + low as i64 + span.min(0), start + high as i64 + span.max(0));
             first >= 0 && last + along * (length as i64 - 1) < data.len() as i64
         };
         assert!(inside(self.x, x_start, x.row, x.along, 0), "a tap leads out of its operand");
-        assert!(w.is_none() || inside(self.w, w_start, 0, w_along, 1), "a tap leads out of its operand");
+        assert!(
+            w.is_none() || inside(self.w, w_start, 0, w_along, 1),
+            "a tap leads out of its operand"
+        );
         assert!((rows.len() - 1) * stride + length <= sums.len(), "a tile reaches past its chunk");
         let Some(kernels) = kernels(length) else {
             return self.narrow(rows, columns, taps, sums, stride);
@@ -206,12 +226,14 @@ impl<'a> Tile<'a> {
                 column = column.min(length - vectors * kernels.lanes);
                 let kernel = kernels.get(*form, height, vectors);
                 let place = Place {
-                    x: self
-                        .x
-                        .as_ptr()
-                        .wrapping_offset((x_start + x.row * row as i64 + x.along * column as i64) as isize),
+                    x: self.x.as_ptr().wrapping_offset(
+                        (x_start + x.row * row as i64 + x.along * column as i64) as isize,
+                    ),
                     x_step: x.row as isize,
-                    w: self.w.as_ptr().wrapping_offset((w_start + w_along * column as i64) as isize),
+                    w: self
+                        .w
+                        .as_ptr()
+                        .wrapping_offset((w_start + w_along * column as i64) as isize),
                     out: sums[row * stride + column..].as_mut_ptr(),
                     out_step: stride,
                 };
@@ -228,7 +250,14 @@ impl<'a> Tile<'a> {
     }
 
     /// Computes as [`Tile::block`] does, for rows shorter than a vector.
-    fn narrow(&self, rows: Range<usize>, columns: Range<usize>, taps: &[Tap], sums: &mut [f32], stride: usize) {
+    fn narrow(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        taps: &[Tap],
+        sums: &mut [f32],
+        stride: usize,
+    ) {
         let Direct { form, x, w, .. } = self.direct;
         for (row, to) in rows.zip(sums.chunks_mut(stride)) {
             for (column, to) in columns.clone().zip(to) {

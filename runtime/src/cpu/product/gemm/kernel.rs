@@ -63,7 +63,8 @@ pub struct Run {
 /// - C: M rows of N elements must be writable, and also readable unless `first`. They must not
 ///   overlap A or B.
 /// - Instructions: the kernel must be one of [`Float::kernels`].
-pub type Kernel<T> = unsafe fn(runs: &[Run], a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
+pub type Kernel<T> =
+    unsafe fn(runs: &[Run], a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
 
 /// The micro-kernels of one instruction set, which the processor has.
 #[derive(Clone, Copy)]

@@ -100,11 +100,18 @@ impl Size {
 
     /// Returns the bytes that a run keeps at most, of numbers of `size` bytes.
     pub fn working_bytes(&self, size: usize, is_packed: bool) -> u64 {
-        let columns = (B_BYTES / size / self.k.max(1) / TASK_COLUMNS).max(1).saturating_mul(TASK_COLUMNS);
+        let columns =
+            (B_BYTES / size / self.k.max(1) / TASK_COLUMNS).max(1).saturating_mul(TASK_COLUMNS);
         let right = bytes(&[self.n.min(columns).saturating_add(WIDEST), self.k], size);
-        let right = if is_packed { 0 } else { right.saturating_mul(self.batch.min(pool::threads()) as u64) };
-        let (rows, columns) = (self.m.min(MOST_ROWS_IN_WINDOW), self.n.min(TASK_COLUMNS).saturating_add(WIDEST));
-        let task = bytes(&[rows, columns], size).saturating_add(bytes(&[rows + WIDEST, self.block], size));
+        let right = if is_packed {
+            0
+        } else {
+            right.saturating_mul(self.batch.min(pool::threads()) as u64)
+        };
+        let (rows, columns) =
+            (self.m.min(MOST_ROWS_IN_WINDOW), self.n.min(TASK_COLUMNS).saturating_add(WIDEST));
+        let task =
+            bytes(&[rows, columns], size).saturating_add(bytes(&[rows + WIDEST, self.block], size));
         right.saturating_add(task.saturating_mul(pool::threads() as u64))
     }
 }
@@ -171,7 +178,12 @@ pub unsafe trait Store<T>: Sync {
     /// Returns memory where these rows × columns of a batch's C may be summed in place: a pointer
     /// to the first element, and the elements from one row to the next. Columns must be contiguous
     /// there. Sums left in this memory are not passed to [`Store::store`].
-    fn place(&self, _batch: usize, _rows: Range<usize>, _columns: Range<usize>) -> Option<(*mut T, usize)> {
+    fn place(
+        &self,
+        _batch: usize,
+        _rows: Range<usize>,
+        _columns: Range<usize>,
+    ) -> Option<(*mut T, usize)> {
         None
     }
 }
@@ -222,8 +234,14 @@ unsafe impl<T: Float> Store<T> for Rows<'_, T> {
         }
     }
 
-    fn place(&self, batch: usize, rows: Range<usize>, columns: Range<usize>) -> Option<(*mut T, usize)> {
-        let at = |row: usize, column: usize| batch * self.batch_stride + row * self.row_stride + column;
+    fn place(
+        &self,
+        batch: usize,
+        rows: Range<usize>,
+        columns: Range<usize>,
+    ) -> Option<(*mut T, usize)> {
+        let at =
+            |row: usize, column: usize| batch * self.batch_stride + row * self.row_stride + column;
         let first = at(rows.start, columns.start);
         (at(rows.end - 1, columns.end) <= self.data.len())
             .then(|| (self.data.start().wrapping_add(first), self.row_stride))
@@ -253,14 +271,20 @@ pub fn gemm<T: Float>(size: Size, a: &impl Pack<T>, b: &impl Pack<T>, store: &im
 }
 
 /// Multiplies as [`gemm`] does, with a right operand that may already be packed.
-pub fn product<T: Float>(size: Size, a: &impl Pack<T>, b: Right<T, impl Pack<T>>, store: &impl Store<T>) {
+pub fn product<T: Float>(
+    size: Size,
+    a: &impl Pack<T>,
+    b: Right<T, impl Pack<T>>,
+    store: &impl Store<T>,
+) {
     if size.batch == 0 || size.m == 0 || size.n == 0 {
         return;
     }
     let kernels = T::kernels();
     let work = size.m.saturating_mul(size.n).saturating_mul(size.k);
     let threads = pool::threads();
-    let product = |batch: usize, threads: usize| Product { size, kernels, a, b, store, batch, threads }.run();
+    let product =
+        |batch: usize, threads: usize| Product { size, kernels, a, b, store, batch, threads }.run();
     if work.saturating_mul(size.batch) < PARALLEL_WORK || threads == 1 {
         (0..size.batch).for_each(|batch| product(batch, 1));
     } else if size.batch >= 4 * threads || work < PARALLEL_WORK {
@@ -302,7 +326,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let Size { n, k, .. } = self.size;
         let b = match self.b {
             Right::Packed(packed) => {
-                return self.multiply(0..n, Panels::Packed { data: packed.batch(self.batch), all: 0..n });
+                return self
+                    .multiply(0..n, Panels::Packed { data: packed.batch(self.batch), all: 0..n });
             }
             Right::Now(b) => b,
         };
@@ -315,10 +340,21 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let most = (B_BYTES / size_of::<T>() / k.max(1) / TASK_COLUMNS).max(1) * TASK_COLUMNS;
         for start in (0..n).step_by(most) {
             let columns = start..n.min(start + most);
-            scratch::with(columns.len().next_multiple_of(self.kernels.lanes) * k, |packed: &mut [T]| {
-                pack(b, self.batch, columns.clone(), self.size, packed, self.kernels, self.threads);
-                self.multiply(columns.clone(), Panels::Packed { data: packed, all: columns });
-            });
+            scratch::with(
+                columns.len().next_multiple_of(self.kernels.lanes) * k,
+                |packed: &mut [T]| {
+                    pack(
+                        b,
+                        self.batch,
+                        columns.clone(),
+                        self.size,
+                        packed,
+                        self.kernels,
+                        self.threads,
+                    );
+                    self.multiply(columns.clone(), Panels::Packed { data: packed, all: columns });
+                },
+            );
         }
     }
 
@@ -339,7 +375,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         let Size { m, k, block, window_bytes, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
         let bytes = |rows: usize| {
-            (window.frame(self.batch, 0..rows, 0..block.min(k)).elements() + rows * waiting) * size_of::<T>()
+            (window.frame(self.batch, 0..rows, 0..block.min(k)).elements() + rows * waiting)
+                * size_of::<T>()
         };
         let one = window.run();
         let (first, second) = (bytes(one), bytes(m.min(2 * one)));
@@ -369,12 +406,16 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
         if self.threads > 1 {
             // Every task should read the whole of the smaller operand only.
             if m < columns.len() || panels < self.threads || in_one_window {
-                column_tasks =
-                    (column_tasks * row_tasks).next_multiple_of(self.threads).div_ceil(row_tasks).min(column_panels);
+                column_tasks = (column_tasks * row_tasks)
+                    .next_multiple_of(self.threads)
+                    .div_ceil(row_tasks)
+                    .min(column_panels);
             }
             if !(column_tasks * row_tasks).is_multiple_of(self.threads) {
-                row_tasks =
-                    (column_tasks * row_tasks).next_multiple_of(self.threads).div_ceil(column_tasks).min(panels);
+                row_tasks = (column_tasks * row_tasks)
+                    .next_multiple_of(self.threads)
+                    .div_ceil(column_tasks)
+                    .min(panels);
             }
         }
         // Ranges of panels.
@@ -383,8 +424,12 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
                 let blocks = window.blocks(m.div_ceil(row_tasks).max(run)).into_iter();
                 blocks.map(|rows| rows.start / run * in_run..rows.end / run * in_run).collect()
             }
-            None if self.threads > 1 && row_tasks > 1 => dwindling(panels, panels.div_ceil(row_tasks), self.threads),
-            None => (0..row_tasks).map(|i| panels * i / row_tasks..panels * (i + 1) / row_tasks).collect(),
+            None if self.threads > 1 && row_tasks > 1 => {
+                dwindling(panels, panels.div_ceil(row_tasks), self.threads)
+            }
+            None => (0..row_tasks)
+                .map(|i| panels * i / row_tasks..panels * (i + 1) / row_tasks)
+                .collect(),
         };
         let task_columns = column_panels.div_ceil(column_tasks) * self.kernels.columns();
         let column_tasks = columns.len().div_ceil(task_columns);
@@ -392,7 +437,13 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
             let (block, j) = (&blocks[task / column_tasks], task % column_tasks);
             let rows = block.clone().map(|panel| row(panel)..row(panel + 1)).collect();
             let start = columns.start + j * task_columns;
-            Task { product: self, rows, columns: start..columns.end.min(start + task_columns), b: &b }.run();
+            Task {
+                product: self,
+                rows,
+                columns: start..columns.end.min(start + task_columns),
+                b: &b,
+            }
+            .run();
         };
         let tasks = blocks.len() * column_tasks;
         if self.threads > 1 { pool::run(tasks, run) } else { (0..tasks).for_each(run) }

@@ -148,7 +148,8 @@ impl Places {
 
     /// Returns the places with the terms in another order.
     pub fn reordered(&self, order: &[usize]) -> Self {
-        let window = self.window.as_ref().map(|(window, origin)| (window.reordered(order), *origin));
+        let window =
+            self.window.as_ref().map(|(window, origin)| (window.reordered(order), *origin));
         Self { k: self.k.reordered(order), window, ..self.clone() }
     }
 
@@ -178,8 +179,9 @@ impl<'a, T> Gather<'a, T> {
     /// Creates an operand in `data`, which starts with element number `first`, at these steps of
     /// the loops. If an element that the guards allow lies outside of `data`, packing panics.
     pub fn new(data: &'a [T], first: usize, places: &'a Places, steps: &[usize]) -> Self {
-        let shift =
-            |of: &Vec<isize>| of.iter().zip(steps).map(|(coefficient, step)| coefficient * *step as isize).sum();
+        let shift = |of: &Vec<isize>| {
+            of.iter().zip(steps).map(|(coefficient, step)| coefficient * *step as isize).sum()
+        };
         let mut shifts: Vec<isize> = places.loops.iter().map(shift).collect();
         shifts.resize(1 + places.batch.guards.len(), 0);
         Self { data, shift: shifts[0] - first as isize, guard_shifts: shifts.split_off(1), places }
@@ -203,7 +205,8 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
         // The source is read along its unit stride. If that is across the panel, the panel is
         // written in blocks that stay in L1.
         let Places { outer: outer_axis, k: k_axis, batch: batch_axis, .. } = self.places;
-        let along_k = self.layout() == Layout::KContiguous && (k_axis.step(0) == 1 || panel.k_stride == 1);
+        let along_k =
+            self.layout() == Layout::KContiguous && (k_axis.step(0) == 1 || panel.k_stride == 1);
         let (inner, inner_range, inner_stride, other, other_range, other_stride) = if along_k {
             (k_axis, ks, panel.k_stride, outer_axis, outer, panel.outer_stride)
         } else {
@@ -214,7 +217,9 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
         let whole = inner.step(first) == 1 && inner.runs[first] as usize >= length;
         if batch_axis.guards.is_empty() && inner_stride == 1 && whole {
             let base = self.base(batch) + inner.offsets[first];
-            for (offset, to) in other.offsets[other_range].iter().zip(panel.data.chunks_mut(other_stride)) {
+            for (offset, to) in
+                other.offsets[other_range].iter().zip(panel.data.chunks_mut(other_stride))
+            {
                 let start = (base + offset) as usize;
                 copy_short(&self.data[start..start + length], &mut to[..length]);
             }
@@ -226,13 +231,22 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
             for o in other_range.clone() {
                 let base = self.base(batch) + other.offsets[o];
                 let row = &mut panel.data[(o - other_range.start) * other_stride..];
-                let value = |g: usize| batch_axis.guards[g][batch] + other.guards[g][o] + self.guard_shifts[g];
+                let value = |g: usize| {
+                    batch_axis.guards[g][batch] + other.guards[g][o] + self.guard_shifts[g]
+                };
                 let mut at = start;
                 if inner.least.iter().enumerate().all(|(g, least)| value(g) + least >= 0) {
                     while at < end {
                         let n = (inner.even[at] as usize).min(end - at);
                         let to = &mut row[(at - first) * inner_stride..];
-                        copy_run(self.data, (base + inner.offsets[at]) as usize, inner.step(at), to, inner_stride, n);
+                        copy_run(
+                            self.data,
+                            (base + inner.offsets[at]) as usize,
+                            inner.step(at),
+                            to,
+                            inner_stride,
+                            n,
+                        );
                         at += n;
                     }
                     continue;
@@ -250,9 +264,17 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
                         to.iter_mut().step_by(inner_stride).for_each(|x| *x = T::default());
                     }
                     if !part.is_empty() {
-                        let offset = base + inner.offsets[at] + part.start as isize * inner.step(at);
+                        let offset =
+                            base + inner.offsets[at] + part.start as isize * inner.step(at);
                         let to = &mut to[part.start * inner_stride..];
-                        copy_run(self.data, offset as usize, inner.step(at), to, inner_stride, part.len());
+                        copy_run(
+                            self.data,
+                            offset as usize,
+                            inner.step(at),
+                            to,
+                            inner_stride,
+                            part.len(),
+                        );
                     }
                     at += n;
                 }

@@ -41,7 +41,8 @@ impl<T: Float> Packed<T> {
     /// the array, and together they must be all of it.
     pub fn unpack(&self, size: Size, places: &Places) -> Vec<T> {
         let kernels = T::kernels();
-        let (width, kc, padded) = (kernels.columns(), size.block, size.n.next_multiple_of(kernels.lanes));
+        let (width, kc, padded) =
+            (kernels.columns(), size.block, size.n.next_multiple_of(kernels.lanes));
         let mut array = vec![T::default(); size.batch * size.n * size.k];
         for batch in 0..size.batch {
             let packed = self.batch(batch);
@@ -86,7 +87,10 @@ pub fn pack<T: Float>(
     let (group, step) = (GROUP * width, b.k_step().min(kc));
     let groups = packed.chunks_mut(kc * padded).enumerate().flat_map(|(block, packed)| {
         let ks = block * kc..k.min((block + 1) * kc);
-        packed.chunks_mut(group * ks.len()).enumerate().map(move |(i, data)| (ks.clone(), i * group, data))
+        packed
+            .chunks_mut(group * ks.len())
+            .enumerate()
+            .map(move |(i, data)| (ks.clone(), i * group, data))
     });
     let pack = |ks: Range<usize>, start: usize, data: &mut [T]| {
         for k in ks.clone().step_by(step) {
@@ -106,7 +110,8 @@ pub fn pack<T: Float>(
     if threads == 1 {
         return groups.for_each(|(ks, start, data)| pack(ks, start, data));
     }
-    let groups: Vec<_> = groups.map(|(ks, start, data)| (ks, start, std::sync::Mutex::new(data))).collect();
+    let groups: Vec<_> =
+        groups.map(|(ks, start, data)| (ks, start, std::sync::Mutex::new(data))).collect();
     pool::run(groups.len(), |group| {
         let (ks, start, data) = &groups[group];
         if let Ok(mut data) = data.lock() {

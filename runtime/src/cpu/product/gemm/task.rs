@@ -37,7 +37,8 @@ struct Left<T> {
 impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     pub fn run(&self) {
         let Kernels { rows: height, lanes, .. } = self.product.kernels;
-        let (k, kc, width) = (self.product.size.k, self.product.size.block, self.product.kernels.columns());
+        let (k, kc, width) =
+            (self.product.size.k, self.product.size.block, self.product.kernels.columns());
         let blocks = k.div_ceil(kc).max(1);
         // As many columns as have no more elements of B than NC columns of the longest packed
         // block.
@@ -66,45 +67,74 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         };
         let mut worker = place.is_none().then(|| store.worker());
         let packed = kc.min(k).max(panel_stride::<T>()) * self.rows.len() * height;
-        scratch::with3([packed, strips * strip, kc.min(k) * width], |[a, c, edge]: [&mut [T]; 3]| {
-            let mut lefts = Vec::with_capacity(self.rows.len());
-            let mut runs = Vec::new();
-            for block in 0..blocks {
-                let ks = block * kc..k.min((block + 1) * kc);
-                self.left(ks.clone(), a, &mut lefts, &mut runs);
-                self.pack_edge(ks.clone(), edge);
-                let mut number = 0;
-                for start in self.columns.clone().step_by(nc) {
-                    let columns = start..self.columns.end.min(start + nc);
-                    if let Some((c, stride)) = place {
-                        for (rows, left) in self.rows.iter().zip(&lefts) {
-                            let at = (rows.start - self.rows[0].start) * stride + (columns.start - self.columns.start);
-                            let c = c.wrapping_add(at);
-                            self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
+        scratch::with3(
+            [packed, strips * strip, kc.min(k) * width],
+            |[a, c, edge]: [&mut [T]; 3]| {
+                let mut lefts = Vec::with_capacity(self.rows.len());
+                let mut runs = Vec::new();
+                for block in 0..blocks {
+                    let ks = block * kc..k.min((block + 1) * kc);
+                    self.left(ks.clone(), a, &mut lefts, &mut runs);
+                    self.pack_edge(ks.clone(), edge);
+                    let mut number = 0;
+                    for start in self.columns.clone().step_by(nc) {
+                        let columns = start..self.columns.end.min(start + nc);
+                        if let Some((c, stride)) = place {
+                            for (rows, left) in self.rows.iter().zip(&lefts) {
+                                let at = (rows.start - self.rows[0].start) * stride
+                                    + (columns.start - self.columns.start);
+                                let c = c.wrapping_add(at);
+                                self.strip(
+                                    rows.len(),
+                                    columns.clone(),
+                                    ks.clone(),
+                                    (*left, &runs),
+                                    edge,
+                                    c,
+                                    stride,
+                                );
+                            }
+                            continue;
                         }
-                        continue;
-                    }
-                    for (panels, lefts) in self.rows.chunks(together).zip(lefts.chunks(together)) {
-                        let c = &mut c[number % strips * strip..][..strip];
-                        let first = panels[0].start;
-                        for (rows, left) in panels.iter().zip(lefts) {
-                            let room = (rows.len() - 1) * stride + columns.len().next_multiple_of(lanes);
-                            let c = c[(rows.start - first) * stride..][..room].as_mut_ptr();
-                            self.strip(rows.len(), columns.clone(), ks.clone(), (*left, &runs), edge, c, stride);
-                        }
-                        if block + 1 == blocks
-                            && let Some(worker) = &mut worker
+                        for (panels, lefts) in
+                            self.rows.chunks(together).zip(lefts.chunks(together))
                         {
-                            let rows = first..panels[panels.len() - 1].end;
-                            let columns = columns.clone();
-                            let tile = Tile { batch: self.product.batch, rows, columns, data: c, stride };
-                            store.store(worker, tile);
+                            let c = &mut c[number % strips * strip..][..strip];
+                            let first = panels[0].start;
+                            for (rows, left) in panels.iter().zip(lefts) {
+                                let room = (rows.len() - 1) * stride
+                                    + columns.len().next_multiple_of(lanes);
+                                let c = c[(rows.start - first) * stride..][..room].as_mut_ptr();
+                                self.strip(
+                                    rows.len(),
+                                    columns.clone(),
+                                    ks.clone(),
+                                    (*left, &runs),
+                                    edge,
+                                    c,
+                                    stride,
+                                );
+                            }
+                            if block + 1 == blocks
+                                && let Some(worker) = &mut worker
+                            {
+                                let rows = first..panels[panels.len() - 1].end;
+                                let columns = columns.clone();
+                                let tile = Tile {
+                                    batch: self.product.batch,
+                                    rows,
+                                    columns,
+                                    data: c,
+                                    stride,
+                                };
+                                store.store(worker, tile);
+                            }
+                            number += 1;
                         }
-                        number += 1;
                     }
                 }
-            }
-        });
+            },
+        );
         if let Some(worker) = worker {
             store.done(worker);
         }
@@ -112,7 +142,13 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
 
     /// Finds the task's panels of A for one block of k, or packs them. All panels have the same
     /// runs.
-    fn left(&self, ks: Range<usize>, packed: &mut [T], lefts: &mut Vec<Left<T>>, runs: &mut Vec<Run>) {
+    fn left(
+        &self,
+        ks: Range<usize>,
+        packed: &mut [T],
+        lefts: &mut Vec<Left<T>>,
+        runs: &mut Vec<Run>,
+    ) {
         let Product { kernels, a, batch, .. } = self.product;
         lefts.clear();
         if let Some(window) = a.window()
@@ -120,7 +156,9 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         {
             let frame = window.frame(*batch, first.start..last.end, ks.clone());
             // The box fits the memory for packed panels.
-            if frame.elements() <= self.product.size.block.min(self.product.size.k) * self.rows.len() * kernels.rows {
+            if frame.elements()
+                <= self.product.size.block.min(self.product.size.k) * self.rows.len() * kernels.rows
+            {
                 a.fill(&frame, packed);
                 let step = frame.runs(runs);
                 lefts.extend(self.rows.iter().map(|rows| {
@@ -148,7 +186,12 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                         Layout::RowContiguous => (rows.len(), 1, rows.len()),
                     };
                     if !ks.is_empty() {
-                        a.pack(*batch, rows.clone(), ks.clone(), Panel { data: &mut *packed, outer_stride, k_stride });
+                        a.pack(
+                            *batch,
+                            rows.clone(),
+                            ks.clone(),
+                            Panel { data: &mut *packed, outer_stride, k_stride },
+                        );
                     }
                     Left { panel: Strided { start: packed.as_ptr(), stride }, layout }
                 }
@@ -196,7 +239,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                 Panels::Packed { data, all } => {
                     let vectors = (all.end - start).div_ceil(lanes).min(kernels.vectors);
                     let block = &data[ks.start * all.len().next_multiple_of(lanes)..];
-                    let panel = &block[(start - all.start) * ks.len()..][..ks.len() * vectors * lanes];
+                    let panel =
+                        &block[(start - all.start) * ks.len()..][..ks.len() * vectors * lanes];
                     (vectors, panel, vectors * lanes)
                 }
                 Panels::InPlace(view) => {
@@ -206,7 +250,11 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                     } else {
                         let from = ks.start * view.k_stride + start;
                         let length = ks.len().saturating_sub(1) * view.k_stride + vectors * lanes;
-                        (vectors, if ks.is_empty() { edge } else { &view.data[from..from + length] }, view.k_stride)
+                        (
+                            vectors,
+                            if ks.is_empty() { edge } else { &view.data[from..from + length] },
+                            view.k_stride,
+                        )
                     }
                 }
             };
@@ -231,12 +279,15 @@ fn in_place<T: Float>(view: &View<T>, rows: usize, k: usize) -> Option<Left<T>> 
     // Rows at such distances displace each other from L1.
     let scattered = |stride: usize| (stride * size_of::<T>()).is_multiple_of(4096) && rows > 4;
     let (layout, stride) = match view {
-        View { k_stride: 1, outer_stride, .. } if !scattered(*outer_stride) => (Layout::KContiguous, *outer_stride),
+        View { k_stride: 1, outer_stride, .. } if !scattered(*outer_stride) => {
+            (Layout::KContiguous, *outer_stride)
+        }
         View { outer_stride: 1, k_stride, .. } => (Layout::RowContiguous, *k_stride),
         _ => return None,
     };
     // All elements must lie in the operand.
     let rows = rows.checked_sub(1)?.checked_mul(view.outer_stride)?;
     let last = k.checked_sub(1)?.checked_mul(view.k_stride)?.checked_add(rows)?;
-    (last < view.data.len()).then_some(Left { panel: Strided { start: view.data.as_ptr(), stride }, layout })
+    (last < view.data.len())
+        .then_some(Left { panel: Strided { start: view.data.as_ptr(), stride }, layout })
 }

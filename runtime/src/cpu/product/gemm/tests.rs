@@ -13,7 +13,8 @@ fn product(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
     gemm(size, a, b, &|tile: Tile<f32>| {
         let mut c = c.lock().unwrap();
         for (row, sums) in tile.iter() {
-            let to = &mut c[(tile.batch * size.m + row) * size.n + tile.columns.start..][..sums.len()];
+            let to =
+                &mut c[(tile.batch * size.m + row) * size.n + tile.columns.start..][..sums.len()];
             assert!(to.iter().all(|x| x.is_nan()), "stored twice");
             to.copy_from_slice(sums);
         }
@@ -69,10 +70,14 @@ proptest! {
 /// A sum of no terms is 0.
 #[test]
 fn no_terms() {
-    let places = |outer| Places::new(Axis::strided(2, 0), Axis::strided(outer, 0), Axis::strided(0, 1));
+    let places =
+        |outer| Places::new(Axis::strided(2, 0), Axis::strided(outer, 0), Axis::strided(0, 1));
     let (left, right) = (places(3), places(40));
     let size = Size::new(2, 3, 40, 0, 4);
-    assert_eq!(both(size, &Gather::new(&[], 0, &left, &[]), &Gather::new(&[], 0, &right, &[])), [0.0; 240]);
+    assert_eq!(
+        both(size, &Gather::new(&[], 0, &left, &[]), &Gather::new(&[], 0, &right, &[])),
+        [0.0; 240]
+    );
 }
 
 /// A padded convolution is a product whose left operand is gathered under guards.
@@ -97,14 +102,25 @@ fn convolution_beside_the_image() {
 }
 
 /// Checks a convolution. `line` and `pixel` give a tap's distance from an output's place.
-fn equals_its_definition(inputs: usize, stride: usize, [line, pixel]: [fn(isize) -> isize; 2], layout: Layout) {
+fn equals_its_definition(
+    inputs: usize,
+    stride: usize,
+    [line, pixel]: [fn(isize) -> isize; 2],
+    layout: Layout,
+) {
     let (height, width, outputs) = (9usize, 17usize, 6usize);
     let (rows, columns) = (height.div_ceil(stride), width.div_ceil(stride));
     let image = numbers(height * width * inputs, 3);
     let weights = numbers(9 * inputs * outputs, 4);
-    let pixels = || (0..rows).flat_map(|y| (0..columns).map(move |x| ((y * stride) as isize, (x * stride) as isize)));
-    let taps =
-        || (0..3).flat_map(|y| (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (line(y), pixel(x), c))));
+    let pixels = || {
+        (0..rows)
+            .flat_map(|y| (0..columns).map(move |x| ((y * stride) as isize, (x * stride) as isize)))
+    };
+    let taps = || {
+        (0..3).flat_map(|y| {
+            (0..3).flat_map(move |x| (0..inputs as isize).map(move |c| (line(y), pixel(x), c)))
+        })
+    };
     // The guards 0 <= y, 0 <= x, y < height, x < width.
     let inside = |places: Vec<(isize, isize)>| -> Vec<Vec<isize>> {
         let guard = |of: fn(&(isize, isize)) -> isize| places.iter().map(of).collect();
@@ -112,24 +128,38 @@ fn equals_its_definition(inputs: usize, stride: usize, [line, pixel]: [fn(isize)
     };
     let (row, pixel) = ((width * inputs) as isize, inputs as isize);
     let left = Places::new(
-        Axis::new(vec![0], vec![vec![0], vec![0], vec![height as isize - 1], vec![width as isize - 1]]),
+        Axis::new(
+            vec![0],
+            vec![vec![0], vec![0], vec![height as isize - 1], vec![width as isize - 1]],
+        ),
         Axis::new(pixels().map(|(y, x)| y * row + x * pixel).collect(), inside(pixels().collect())),
         Axis::new(
             taps().map(|(y, x, c)| y * row + x * pixel + c).collect(),
             inside(taps().map(|t| (t.0, t.1)).collect()),
         ),
     );
-    let coordinate = |stride: usize, within: Range<isize>, outer: Vec<isize>, k: Vec<isize>| Coordinate {
-        stride,
-        within,
-        batch: vec![0],
-        outer,
-        k,
+    let coordinate = |stride: usize, within: Range<isize>, outer: Vec<isize>, k: Vec<isize>| {
+        Coordinate { stride, within, batch: vec![0], outer, k }
     };
     let mut coordinates = vec![
-        coordinate(inputs, 0..width as isize, pixels().map(|p| p.1).collect(), taps().map(|t| t.1).collect()),
-        coordinate(row as usize, 0..height as isize, pixels().map(|p| p.0).collect(), taps().map(|t| t.0).collect()),
-        coordinate(1, isize::MIN..isize::MAX, vec![0; rows * columns], taps().map(|t| t.2).collect()),
+        coordinate(
+            inputs,
+            0..width as isize,
+            pixels().map(|p| p.1).collect(),
+            taps().map(|t| t.1).collect(),
+        ),
+        coordinate(
+            row as usize,
+            0..height as isize,
+            pixels().map(|p| p.0).collect(),
+            taps().map(|t| t.0).collect(),
+        ),
+        coordinate(
+            1,
+            isize::MIN..isize::MAX,
+            vec![0; rows * columns],
+            taps().map(|t| t.2).collect(),
+        ),
     ];
     coordinates.truncate(if inputs > 1 { 3 } else { 2 });
     let window = Window::new(coordinates, vec![columns, rows]).unwrap();
@@ -146,7 +176,11 @@ fn equals_its_definition(inputs: usize, stride: usize, [line, pixel]: [fn(isize)
             let term = |(k, (dy, dx, c)): (usize, (isize, isize, isize))| {
                 let (y, x) = (y + dy, x + dx);
                 let inside = (0..height as isize).contains(&y) && (0..width as isize).contains(&x);
-                if inside { image[(y * row + x * pixel + c) as usize] * weights[k * outputs + out] } else { 0.0 }
+                if inside {
+                    image[(y * row + x * pixel + c) as usize] * weights[k * outputs + out]
+                } else {
+                    0.0
+                }
             };
             assert_eq!(got[i * outputs + out], taps().enumerate().map(term).sum::<f32>());
         }

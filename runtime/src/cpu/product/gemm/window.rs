@@ -112,8 +112,9 @@ impl Window {
         for &extent in &self.rows {
             if inner * extent > most {
                 let parts = (inner * extent).div_ceil(most).min(extent);
-                let starts = (0..all / (inner * extent))
-                    .flat_map(|outer| (0..parts).map(move |part| inner * (outer * extent + extent * part / parts)));
+                let starts = (0..all / (inner * extent)).flat_map(|outer| {
+                    (0..parts).map(move |part| inner * (outer * extent + extent * part / parts))
+                });
                 let ends: Vec<usize> = starts.clone().skip(1).chain([all]).collect();
                 return starts.zip(ends).map(|(start, end)| start..end).collect();
             }
@@ -131,7 +132,8 @@ impl Window {
         match self.layout {
             // All taps of some channels, then those of the next channels.
             Layout::KContiguous => {
-                let channels = extents.iter().rev().copied().find(|&extent| extent > 1).unwrap_or(1);
+                let channels =
+                    extents.iter().rev().copied().find(|&extent| extent > 1).unwrap_or(1);
                 let (taps, blocks) = (k / channels, k.div_ceil(most));
                 let some = channels.div_ceil(blocks).next_multiple_of(LEAST_CHANNELS).min(channels);
                 if blocks == 1 || taps == 1 || taps * some > 4 * most {
@@ -139,7 +141,9 @@ impl Window {
                 }
                 let order = (0..channels).step_by(some).flat_map(|first| {
                     let some = first..channels.min(first + some);
-                    (0..taps).flat_map(move |tap| some.clone().map(move |channel| tap * channels + channel))
+                    (0..taps).flat_map(move |tap| {
+                        some.clone().map(move |channel| tap * channels + channel)
+                    })
                 });
                 (Some(order.collect()), taps * some)
             }
@@ -188,7 +192,11 @@ impl Window {
         for i in (0..sides.len() - 1).rev() {
             let stride = sides[i + 1].stride * sides[i + 1].extent;
             let bytes = stride * size_of::<f32>();
-            sides[i].stride = if bytes.is_multiple_of(SCATTERED) { stride + APART / size_of::<f32>() } else { stride };
+            sides[i].stride = if bytes.is_multiple_of(SCATTERED) {
+                stride + APART / size_of::<f32>()
+            } else {
+                stride
+            };
         }
         Frame { window: self, sides, outer, terms }
     }
@@ -246,9 +254,12 @@ impl Frame<'_> {
     /// Copies the part of the box at fixed values of the coordinates before number `at`. With the
     /// others at 0, its element is `data[origin]`.
     fn fill_from<T: Copy + Default>(&self, at: usize, data: &[T], origin: isize, to: &mut [T]) {
-        let (Side { low, extent, stride, .. }, coordinate) = (&self.sides[at], &self.window.coordinates[at]);
-        let first = (coordinate.within.start.saturating_sub(*low)).clamp(0, *extent as isize) as usize;
-        let end = (coordinate.within.end.saturating_sub(*low)).clamp(first as isize, *extent as isize) as usize;
+        let (Side { low, extent, stride, .. }, coordinate) =
+            (&self.sides[at], &self.window.coordinates[at]);
+        let first =
+            (coordinate.within.start.saturating_sub(*low)).clamp(0, *extent as isize) as usize;
+        let end = (coordinate.within.end.saturating_sub(*low))
+            .clamp(first as isize, *extent as isize) as usize;
         to[..first * stride].fill(T::default());
         to[end * stride..].fill(T::default());
         if first == end {
@@ -275,7 +286,8 @@ impl Frame<'_> {
         let stride = self.sides[at].stride;
         let is_last = at + 2 == self.sides.len() && coordinate.stride == 1;
         let is_whole = side.extent == stride && self.window.coordinates[at].stride == stride;
-        let is_there = coordinate.within.start <= side.low && side.low + side.extent as isize <= coordinate.within.end;
+        let is_there = coordinate.within.start <= side.low
+            && side.low + side.extent as isize <= coordinate.within.end;
         (is_last && is_whole && is_there).then_some(side.low)
     }
 
@@ -283,7 +295,9 @@ impl Frame<'_> {
     pub fn row(&self, row: usize) -> (usize, usize) {
         let place = |row: usize| -> isize {
             let parts = self.sides.iter().zip(&self.window.coordinates);
-            parts.map(|(side, coordinate)| (coordinate.outer[row] - side.row) * side.stride as isize).sum()
+            parts
+                .map(|(side, coordinate)| (coordinate.outer[row] - side.row) * side.stride as isize)
+                .sum()
         };
         let start = place(row);
         let step = if row + 1 < self.outer.end { place(row + 1) - start } else { 0 };
@@ -296,14 +310,19 @@ impl Frame<'_> {
         runs.clear();
         let place = |term: usize| -> usize {
             let parts = self.sides.iter().zip(&self.window.coordinates);
-            parts.map(|(side, coordinate)| (coordinate.k[term] - side.k) * side.stride as isize).sum::<isize>() as usize
+            parts
+                .map(|(side, coordinate)| (coordinate.k[term] - side.k) * side.stride as isize)
+                .sum::<isize>() as usize
         };
         // The distance from the first of some terms to the second, unless the second comes before
         // it.
-        let by = |terms: &Range<usize>| place(terms.clone().nth(1)?).checked_sub(place(terms.start));
+        let by =
+            |terms: &Range<usize>| place(terms.clone().nth(1)?).checked_sub(place(terms.start));
         let step = match self.window.layout {
             Layout::KContiguous => 1,
-            Layout::RowContiguous => self.terms.iter().filter_map(by).find(|&by| by > 0).unwrap_or(1),
+            Layout::RowContiguous => {
+                self.terms.iter().filter_map(by).find(|&by| by > 0).unwrap_or(1)
+            }
         };
         for terms in &self.terms {
             let together = if by(terms) == Some(step) { terms.len() } else { 1 };

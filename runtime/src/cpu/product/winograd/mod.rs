@@ -58,8 +58,9 @@ impl Winograd {
     /// Prepares a convolution of the program.
     pub fn new(program: &NativeProgram, winograd: &native::Winograd) -> Self {
         let shape = Shape::new(program, winograd);
-        let found =
-            transforms().into_iter().find(|known| (known.taps, known.outputs) == (winograd.taps, winograd.tile));
+        let found = transforms()
+            .into_iter()
+            .find(|known| (known.taps, known.outputs) == (winograd.taps, winograd.tile));
         Self::of(shape, found.expect("transforms for every form of a verified program"))
     }
 
@@ -86,7 +87,10 @@ impl Winograd {
     /// Returns the bytes that [`Winograd::pack`] takes.
     pub fn packed_bytes(&self) -> u64 {
         let Shape { channels, filters, .. } = self.shape;
-        bytes(&[self.points(), channels, filters.next_multiple_of(self.kernels.lanes)], size_of::<f32>())
+        bytes(
+            &[self.points(), channels, filters.next_multiple_of(self.kernels.lanes)],
+            size_of::<f32>(),
+        )
     }
 
     /// Computes all places.
@@ -111,7 +115,9 @@ impl Winograd {
     }
 
     fn kernel_elements(&self) -> usize {
-        self.points() * self.shape.channels * self.shape.filters.next_multiple_of(self.kernels.lanes)
+        self.points()
+            * self.shape.channels
+            * self.shape.filters.next_multiple_of(self.kernels.lanes)
     }
 
     /// Transforms the kernel to panels of filters. A panel has all points, and each point has all
@@ -141,16 +147,29 @@ impl Winograd {
                         gather.pack(0, some.clone(), first..first + count, to);
                     }
                     for (number, channel) in (channel..channel + count).enumerate() {
-                        let (taps, points) = (&taps[number * padded..], &mut panel[channel * padded..]);
-                        assert!(taps.len() >= ((window - 1) * CHANNELS + 1) * padded, "a tap reaches past the end");
-                        assert!(points.len() >= ((self.points() - 1) * channels + 1) * padded, "a point does");
+                        let (taps, points) =
+                            (&taps[number * padded..], &mut panel[channel * padded..]);
+                        assert!(
+                            taps.len() >= ((window - 1) * CHANNELS + 1) * padded,
+                            "a tap reaches past the end"
+                        );
+                        assert!(
+                            points.len() >= ((self.points() - 1) * channels + 1) * padded,
+                            "a point does"
+                        );
                         let (stride, to_stride) = (CHANNELS * padded, channels * padded);
                         // SAFETY: the asserts above check that `taps` has a row of `padded`
                         // elements for each tap, and `points` for each point. `transforms` and
                         // `lanes` are those of this processor.
                         unsafe {
                             let (taps, points) = (taps.as_ptr(), points.as_mut_ptr());
-                            (self.transforms.kernel)(taps, stride, padded / lanes, points, to_stride);
+                            (self.transforms.kernel)(
+                                taps,
+                                stride,
+                                padded / lanes,
+                                points,
+                                to_stride,
+                            );
                         }
                     }
                 }
@@ -162,6 +181,7 @@ impl Winograd {
     fn tap(&self, place: usize) -> usize {
         let taps = self.shape.taps;
         let of = |reversed: bool, at: usize| if reversed { taps - 1 - at } else { at };
-        taps * of(self.shape.lines.reversed, place / taps) + of(self.shape.pixels.reversed, place % taps)
+        taps * of(self.shape.lines.reversed, place / taps)
+            + of(self.shape.pixels.reversed, place % taps)
     }
 }

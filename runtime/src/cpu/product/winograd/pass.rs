@@ -79,13 +79,22 @@ impl Winograd {
 
     /// Transforms some tiles of the image to their points, which in `v` are from tile number `at`
     /// on.
-    fn transform_tiles(&self, launch: Launch, tiles: Range<usize>, size: &Block, at: usize, v: &Shared<f32>) {
-        let (side, vectors) = (self.transforms.side, self.shape.channels.div_ceil(self.kernels.lanes));
+    fn transform_tiles(
+        &self,
+        launch: Launch,
+        tiles: Range<usize>,
+        size: &Block,
+        at: usize,
+        v: &Shared<f32>,
+    ) {
+        let (side, vectors) =
+            (self.transforms.side, self.shape.channels.div_ceil(self.kernels.lanes));
         let length = vectors * self.kernels.lanes;
         let Shape { channels, lines, pixels, .. } = &self.shape;
         let Operand { bytes, first, .. } = launch.operands[self.shape.image];
         let data: &[f32] = elements(bytes);
-        let loops = self.shape.loops.iter().zip(launch.steps).map(|(stride, &step)| stride * step as isize);
+        let loops =
+            self.shape.loops.iter().zip(launch.steps).map(|(stride, &step)| stride * step as isize);
         let origin = self.shape.origin - first as isize + loops.sum::<isize>();
         // A pixel of zeros, then room for a copy of each pixel of a tile that is followed by too
         // few elements.
@@ -98,7 +107,8 @@ impl Winograd {
                 let origin = origin + self.shape.images[image].0;
                 let mut copies = spare.chunks_mut(length);
                 for (number, place) in places.iter_mut().enumerate() {
-                    let (u, v) = ((line + number / side) as isize, (pixel + number % side) as isize);
+                    let (u, v) =
+                        ((line + number / side) as isize, (pixel + number % side) as isize);
                     if !lines.within.contains(&u) || !pixels.within.contains(&v) {
                         *place = zeros.as_ptr();
                         continue;
@@ -121,7 +131,14 @@ impl Winograd {
                 // - Points: the assert above checks that the last one has `length` elements. No
                 //   other thread writes this tile's.
                 // - `transforms` is one of this processor's.
-                unsafe { (self.transforms.input)(&places, vectors, v.start().add(at * size.tile), size.point) };
+                unsafe {
+                    (self.transforms.input)(
+                        &places,
+                        vectors,
+                        v.start().add(at * size.tile),
+                        size.point,
+                    )
+                };
             }
         });
     }
@@ -135,7 +152,15 @@ impl Winograd {
     /// Computes output tiles from the transformed input `v`, for some filters. `filters.start` must
     /// be a multiple of the panel width, and so must `filters.end` unless it is the number of
     /// filters.
-    fn finish(&self, job: &Job, tiles: Range<usize>, size: &Block, v: &[f32], kernel: &[f32], filters: Range<usize>) {
+    fn finish(
+        &self,
+        job: &Job,
+        tiles: Range<usize>,
+        size: &Block,
+        v: &[f32],
+        kernel: &[f32],
+        filters: Range<usize>,
+    ) {
         let width = self.kernels.columns();
         debug_assert!(filters.start.is_multiple_of(width), "filters start within a panel");
         debug_assert!(
@@ -148,7 +173,15 @@ impl Winograd {
         scratch::with(points * stride + outputs * outputs * length, |all: &mut [f32]| {
             let (m, results) = all.split_at_mut(points * stride);
             for (point, m) in m.chunks_mut(stride).enumerate() {
-                self.multiply(tiles.len(), size, &v[point * size.point..], kernel, point, filters.clone(), m);
+                self.multiply(
+                    tiles.len(),
+                    size,
+                    &v[point * size.point..],
+                    kernel,
+                    point,
+                    filters.clone(),
+                    m,
+                );
             }
             let mut machine = job.finisher();
             for (number, tile) in tiles.enumerate() {
@@ -201,16 +234,23 @@ impl Winograd {
         let strips = tiles.div_ceil(height);
         for first in filters.clone().step_by(width) {
             let padded = (filters.end - first).next_multiple_of(lanes).min(width);
-            let panel = &kernel[(first * self.points() + point * padded) * channels..][..channels * padded];
+            let panel =
+                &kernel[(first * self.points() + point * padded) * channels..][..channels * padded];
             for terms in (0..channels).step_by(TERMS) {
                 let count = TERMS.min(channels - terms);
                 let b = &panel[terms * padded..][..count * padded];
                 for strip in 0..strips {
                     let rows = tiles * strip / strips..tiles * (strip + 1) / strips;
-                    let a = &v[rows.start * size.tile + terms..][..(rows.len() - 1) * size.tile + count];
+                    let a = &v[rows.start * size.tile + terms..]
+                        [..(rows.len() - 1) * size.tile + count];
                     let start = rows.start * length + first - filters.start;
                     let c = &mut m[start..][..(rows.len() - 1) * length + padded];
-                    let kernel = self.kernels.get(Layout::KContiguous, size.tile, rows.len(), padded / lanes);
+                    let kernel = self.kernels.get(
+                        Layout::KContiguous,
+                        size.tile,
+                        rows.len(),
+                        padded / lanes,
+                    );
                     let (a, b) = (
                         Strided { start: a.as_ptr(), stride: size.tile },
                         Strided { start: b.as_ptr(), stride: padded },
@@ -237,7 +277,8 @@ impl Block {
     fn new(winograd: &Winograd, tiles: usize) -> Self {
         let length = winograd.shape.channels.next_multiple_of(winograd.kernels.lanes);
         // Rows at such distances would displace each other from L1.
-        let tile = if (length * size_of::<f32>()).is_multiple_of(1024) { length + APART } else { length };
+        let tile =
+            if (length * size_of::<f32>()).is_multiple_of(1024) { length + APART } else { length };
         Self { tile, point: tiles * tile + APART }
     }
 

@@ -36,8 +36,9 @@ impl Shape {
         let (place, mut point) = (program.place(), vec![0; program.extents.len()]);
         let image = |number| {
             locate(&program.extents, &winograd.images, number, &mut point);
-            let terms =
-                |affine: &Affine| winograd.images.iter().map(|&a| affine.coefficient(a) * point[a]).sum::<i64>();
+            let terms = |affine: &Affine| {
+                winograd.images.iter().map(|&a| affine.coefficient(a) * point[a]).sum::<i64>()
+            };
             (terms(offset) as isize, terms(&place) as usize)
         };
         Self {

@@ -55,7 +55,8 @@ impl Axes {
             all.push(Axis { name: name.into(), extent });
             Affine::var(all.len() - 1)
         };
-        let [n, y, x, f] = [("n", images), ("y", lines), ("x", pixels), ("f", filters)].map(|(name, n)| axis(name, n));
+        let [n, y, x, f] = [("n", images), ("y", lines), ("x", pixels), ("f", filters)]
+            .map(|(name, n)| axis(name, n));
         let (i, j) = (axis("i", taps), axis("j", if merged { 1 } else { taps }));
         let c = axis("c", channels * if merged { taps } else { 1 });
         let free = [images, lines, pixels, filters].iter().filter(|extent| **extent > 1).count();
@@ -66,12 +67,17 @@ impl Axes {
 /// Returns a sum of multiples.
 fn sum(terms: &[(&Affine, i64)]) -> Affine {
     let zero = Affine::constant(0);
-    terms.iter().fold(zero, |sum, (affine, factor)| sum.add(&affine.scale(*factor).unwrap()).unwrap())
+    terms
+        .iter()
+        .fold(zero, |sum, (affine, factor)| sum.add(&affine.scale(*factor).unwrap()).unwrap())
 }
 
 /// Adds a load to a program.
 fn load(program: &mut Program<Leaf>, operand: usize, offset: Affine, when: Vec<Affine>) -> Value {
-    program.push(Inst::Leaf(Leaf::Load(Load { operand, offset, dynamic: Vec::new(), when })), DType::F32)
+    program.push(
+        Inst::Leaf(Leaf::Load(Load { operand, offset, dynamic: Vec::new(), when })),
+        DType::F32,
+    )
 }
 
 impl Convolution {
@@ -83,7 +89,9 @@ impl Convolution {
     /// Returns the coordinate of a result and a tap.
     fn coordinate(&self, side: usize, at: usize, tap: usize) -> Option<usize> {
         let tap = if self.backwards[side] { self.taps - 1 - tap } else { tap };
-        (at + tap).checked_sub(self.padding[2 * side]).filter(|coordinate| *coordinate < self.size(side))
+        (at + tap)
+            .checked_sub(self.padding[2 * side])
+            .filter(|coordinate| *coordinate < self.size(side))
     }
 
     /// Builds the nest. Axes of extent 1 are left out, and taps share an axis with the channels if
@@ -92,16 +100,20 @@ impl Convolution {
         let axes = Axes::new(self);
         let Axes { n, y, x, f, .. } = &axes;
         let (offset, conditions) = self.image(&axes);
-        let (guards, when) = if self.guarded { (conditions, Vec::new()) } else { (Vec::new(), conditions) };
+        let (guards, when) =
+            if self.guarded { (conditions, Vec::new()) } else { (Vec::new(), conditions) };
         let mut body = Program::default();
-        let (image, kernel) = (load(&mut body, 0, offset, when), load(&mut body, 1, self.kernel(&axes), Vec::new()));
+        let (image, kernel) =
+            (load(&mut body, 0, offset, when), load(&mut body, 1, self.kernel(&axes), Vec::new()));
         body.results = vec![body.binary(BinaryOp::Mul, image, kernel)];
         // A bias, and a residual.
         let mut epilogue = Program::default();
         let mut value = epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32);
-        let places = [n, y, x, f].into_iter().zip([self.images, self.lines, self.pixels, self.filters]);
-        let place =
-            places.fold(Affine::constant(0), |place, (axis, extent)| sum(&[(&place, extent as i64), (axis, 1)]));
+        let places =
+            [n, y, x, f].into_iter().zip([self.images, self.lines, self.pixels, self.filters]);
+        let place = places.fold(Affine::constant(0), |place, (axis, extent)| {
+            sum(&[(&place, extent as i64), (axis, 1)])
+        });
         for (operand, offset) in [(2, f.clone()), (3, place.clone())] {
             let other = load(&mut epilogue, operand, offset, Vec::new());
             value = epilogue.binary(BinaryOp::Add, value, other);
@@ -140,15 +152,20 @@ impl Convolution {
 
     /// Returns the offset of the image's element, and the conditions under which it is inside.
     fn image(&self, Axes { n, y, x, i, j, c, .. }: &Axes) -> (Affine, Vec<Affine>) {
-        let (height, width, channels) = (self.size(0) as i64, self.size(1) as i64, self.channels as i64);
+        let (height, width, channels) =
+            (self.size(0) as i64, self.size(1) as i64, self.channels as i64);
         let one = Affine::constant(1);
         let coordinate = |side: usize, at: &Affine, tap: &Affine| {
-            let (sign, first) = if self.backwards[side] { (-1, self.taps as i64 - 1) } else { (1, 0) };
+            let (sign, first) =
+                if self.backwards[side] { (-1, self.taps as i64 - 1) } else { (1, 0) };
             sum(&[(at, 1), (tap, sign), (&one, first - self.padding[2 * side] as i64)])
         };
         let (u, v) = (coordinate(0, y, i), coordinate(1, x, j));
-        let offset = sum(&[(n, height * width * channels), (&u, width * channels), (&v, channels), (c, 1)]);
-        let inside = |coordinate: &Affine, size: i64| [coordinate.clone(), sum(&[(&one, size - 1), (coordinate, -1)])];
+        let offset =
+            sum(&[(n, height * width * channels), (&u, width * channels), (&v, channels), (c, 1)]);
+        let inside = |coordinate: &Affine, size: i64| {
+            [coordinate.clone(), sum(&[(&one, size - 1), (coordinate, -1)])]
+        };
         let conditions = if self.is_merged() && self.padding == [0; 4] {
             Vec::new()
         } else if self.is_merged() {
@@ -162,7 +179,12 @@ impl Convolution {
     /// Returns the offset of the kernel's element.
     fn kernel(&self, Axes { i, j, c, f, .. }: &Axes) -> Affine {
         let (channels, filters) = (self.channels as i64, self.filters as i64);
-        sum(&[(i, self.taps as i64 * channels * filters), (j, channels * filters), (c, filters), (f, 1)])
+        sum(&[
+            (i, self.taps as i64 * channels * filters),
+            (j, channels * filters),
+            (c, filters),
+            (f, 1),
+        ])
     }
 
     fn places(&self) -> usize {
@@ -173,16 +195,27 @@ impl Convolution {
     fn reference(&self, [image, kernel, bias, residual]: [&[f32]; 4]) -> Vec<(f64, f64)> {
         (0..self.places())
             .map(|place| {
-                let (f, x, y) =
-                    (place % self.filters, place / self.filters % self.pixels, place / self.filters / self.pixels);
+                let (f, x, y) = (
+                    place % self.filters,
+                    place / self.filters % self.pixels,
+                    place / self.filters / self.pixels,
+                );
                 let (y, n) = (y % self.lines, y / self.lines);
                 let mut sums = (f64::from(bias[f]) + f64::from(residual[place]), 0.0);
-                for (i, j) in (0..self.taps * self.taps).map(|tap| (tap / self.taps, tap % self.taps)) {
-                    let (Some(u), Some(v)) = (self.coordinate(0, y, i), self.coordinate(1, x, j)) else { continue };
+                for (i, j) in
+                    (0..self.taps * self.taps).map(|tap| (tap / self.taps, tap % self.taps))
+                {
+                    let (Some(u), Some(v)) = (self.coordinate(0, y, i), self.coordinate(1, x, j))
+                    else {
+                        continue;
+                    };
                     for c in 0..self.channels {
                         let at = ((n * self.size(0) + u) * self.size(1) + v) * self.channels + c;
                         let term = f64::from(image[at])
-                            * f64::from(kernel[((i * self.taps + j) * self.channels + c) * self.filters + f]);
+                            * f64::from(
+                                kernel
+                                    [((i * self.taps + j) * self.channels + c) * self.filters + f],
+                            );
                         sums = (sums.0 + term, sums.1 + term.abs());
                     }
                 }
@@ -207,12 +240,18 @@ fn numbers(count: usize, seed: u32) -> Vec<f32> {
 /// Computes the results of an algorithm, with the kernel transformed ahead or not.
 fn run(nest: &Nest, transforms: Transforms, operands: &[&[f32]], ahead: bool) -> Option<Vec<f32>> {
     let shape = native::Winograd { tile: transforms.outputs, ..native::Winograd::recognise(nest)? };
-    let program = NativeProgram::with(nest, &Profile::cpu(), Implementation::Winograd(Box::new(shape.clone())));
+    let program = NativeProgram::with(
+        nest,
+        &Profile::cpu(),
+        Implementation::Winograd(Box::new(shape.clone())),
+    );
     program.verify().unwrap();
     let winograd = Winograd::of(Shape::new(&program, &shape), transforms);
     assert_eq!(winograd.packs(), [1]);
-    let operands: Vec<Operand> =
-        operands.iter().map(|operand| Operand::from(crate::cpu::memory::bytes_of(operand))).collect();
+    let operands: Vec<Operand> = operands
+        .iter()
+        .map(|operand| Operand::from(crate::cpu::memory::bytes_of(operand)))
+        .collect();
     let launch = Launch { operands: &operands, steps: &[] };
     let kernel = ahead.then(|| winograd.pack(launch, None));
     let mut result = Register::zeroed(nest.places() * size_of::<f32>());
@@ -240,9 +279,11 @@ fn check(convolution: &Convolution) {
     // of one result, of which some may be outside of the image. So the bound is at least what all
     // taps have on average: a quarter for each of their channels.
     let of_taps = (convolution.taps * convolution.taps * convolution.channels) as f64 / 4.0;
-    let tolerance = 1e-6 * expected.iter().fold(of_taps.max(3.0), |most, (_, sizes)| sizes.max(most));
+    let tolerance =
+        1e-6 * expected.iter().fold(of_taps.max(3.0), |most, (_, sizes)| sizes.max(most));
     Emulated::each(|| {
-        let suiting = suiting(convolution).flat_map(|transforms| [(transforms, true), (transforms, false)]);
+        let suiting =
+            suiting(convolution).flat_map(|transforms| [(transforms, true), (transforms, false)]);
         for (transforms, ahead) in suiting {
             let got = run(&nest, transforms, &operands, ahead).expect("it is such a convolution");
             for (place, (got, (sum, _))) in got.iter().zip(&expected).enumerate() {
@@ -257,21 +298,31 @@ fn convolutions() -> impl Strategy<Value = Convolution> {
     let sizes = (1usize..4, 2usize..15, 2usize..15, 1usize..40, 2usize..70);
     let sides = (any::<[bool; 2]>(), any::<bool>(), proptest::array::uniform4(0usize..5));
     let all = (prop::sample::select([3, 5].as_slice()), sizes, sides);
-    all.prop_map(|(taps, (images, lines, pixels, channels, filters), (backwards, guarded, padding))| Convolution {
-        taps,
-        images,
-        lines,
-        pixels,
-        channels,
-        filters,
-        padding: padding.map(|zeros| zeros.min(taps - 1)),
-        backwards,
-        guarded,
-    })
+    all.prop_map(
+        |(taps, (images, lines, pixels, channels, filters), (backwards, guarded, padding))| {
+            Convolution {
+                taps,
+                images,
+                lines,
+                pixels,
+                channels,
+                filters,
+                padding: padding.map(|zeros| zeros.min(taps - 1)),
+                backwards,
+                guarded,
+            }
+        },
+    )
 }
 
 /// Returns a convolution with these sizes and nothing else that is special.
-fn plain(images: usize, lines: usize, pixels: usize, channels: usize, filters: usize) -> Convolution {
+fn plain(
+    images: usize,
+    lines: usize,
+    pixels: usize,
+    channels: usize,
+    filters: usize,
+) -> Convolution {
     Convolution {
         taps: 3,
         images,
@@ -326,28 +377,37 @@ fn others_are_none() {
     nest.axes[taps].extent = 2;
     assert!(native::Winograd::recognise(&nest).is_none());
     nest.axes[taps].extent = 3;
-    let Inst::Leaf(Leaf::Load(load)) = &mut nest.body.insts[0].0 else { panic!("the image is loaded first") };
+    let Inst::Leaf(Leaf::Load(load)) = &mut nest.body.insts[0].0 else {
+        panic!("the image is loaded first")
+    };
     let lines = nest.axes.iter().position(|axis| axis.name == "y").unwrap();
-    load.offset = load.offset.add(&Affine::var(lines).scale(load.offset.coefficient(lines)).unwrap()).unwrap();
+    load.offset = load
+        .offset
+        .add(&Affine::var(lines).scale(load.offset.coefficient(lines)).unwrap())
+        .unwrap();
     assert!(native::Winograd::recognise(&nest).is_none());
 }
 
 /// The algorithm pays for some of a network's convolutions, and not for small ones.
 #[test]
 fn choice() {
-    let chosen =
-        |convolution: &Convolution, kept: bool| match NativeProgram::new(&convolution.nest(), &Profile::cpu(), &|_| {
-            kept
-        })
-        .implementation
-        {
-            Implementation::Winograd(winograd) => Some(winograd.tile),
-            _ => None,
-        };
+    let chosen = |convolution: &Convolution, kept: bool| match NativeProgram::new(
+        &convolution.nest(),
+        &Profile::cpu(),
+        &|_| kept,
+    )
+    .implementation
+    {
+        Implementation::Winograd(winograd) => Some(winograd.tile),
+        _ => None,
+    };
     assert_eq!(chosen(&plain(1, 56, 56, 64, 64), true), Some(4));
     assert_eq!(chosen(&plain(1, 56, 56, 64, 64), false), Some(4));
     assert_eq!(chosen(&plain(32, 14, 14, 256, 256), false), Some(4));
-    assert_eq!(chosen(&Convolution { taps: 5, padding: [2; 4], ..plain(128, 28, 28, 32, 64) }, false), Some(2));
+    assert_eq!(
+        chosen(&Convolution { taps: 5, padding: [2; 4], ..plain(128, 28, 28, 32, 64) }, false),
+        Some(2)
+    );
     assert_eq!(chosen(&plain(1, 224, 224, 3, 64), true), None);
     assert_eq!(chosen(&plain(1, 7, 7, 512, 512), false), None);
     assert_eq!(chosen(&plain(1, 8, 8, 2, 2), true), None);
@@ -356,8 +416,12 @@ fn choice() {
 /// Tests the errors that the module's head states.
 #[test]
 fn rounding() {
-    let [two, four] = errors(&plain(1, 12, 12, 256, 32))[..] else { panic!("there are two algorithms") };
-    let [two_of_five] = errors(&Convolution { taps: 5, padding: [2; 4], ..plain(1, 12, 12, 256, 32) })[..] else {
+    let [two, four] = errors(&plain(1, 12, 12, 256, 32))[..] else {
+        panic!("there are two algorithms")
+    };
+    let [two_of_five] =
+        errors(&Convolution { taps: 5, padding: [2; 4], ..plain(1, 12, 12, 256, 32) })[..]
+    else {
         panic!("there is one algorithm")
     };
     println!("two {two} four {four} two of five {two_of_five}");
@@ -377,7 +441,8 @@ fn errors(convolution: &Convolution) -> Vec<f64> {
     let operands = [image, kernel, bias, residual];
     let expected = convolution.reference(operands);
     let error = |got: &[f32]| {
-        let squares = got.iter().zip(&expected).map(|(got, (sum, _))| (f64::from(*got) - sum).powi(2));
+        let squares =
+            got.iter().zip(&expected).map(|(got, (sum, _))| (f64::from(*got) - sum).powi(2));
         (squares.sum::<f64>() / got.len() as f64).sqrt()
     };
     // The sums term by term.
@@ -387,16 +452,21 @@ fn errors(convolution: &Convolution) -> Vec<f64> {
             let mut sum = 0.0;
             let taps = convolution.taps;
             for (i, j) in (0..taps * taps).map(|tap| (tap / taps, tap % taps)) {
-                let (Some(u), Some(v)) = (convolution.coordinate(0, y, i), convolution.coordinate(1, x, j)) else {
+                let (Some(u), Some(v)) =
+                    (convolution.coordinate(0, y, i), convolution.coordinate(1, x, j))
+                else {
                     continue;
                 };
                 for c in 0..256 {
-                    sum = image[(u * 12 + v) * 256 + c].mul_add(kernel[((i * taps + j) * 256 + c) * 32 + f], sum);
+                    sum = image[(u * 12 + v) * 256 + c]
+                        .mul_add(kernel[((i * taps + j) * 256 + c) * 32 + f], sum);
                 }
             }
             sum
         })
         .collect();
     let direct = error(&direct);
-    suiting(convolution).map(|transforms| error(&run(&nest, transforms, &operands, true).unwrap()) / direct).collect()
+    suiting(convolution)
+        .map(|transforms| error(&run(&nest, transforms, &operands, true).unwrap()) / direct)
+        .collect()
 }

@@ -140,7 +140,8 @@ impl Algorithm<2, 5, 6> for TwoOfFive {
                 .fma(w0, V::splat(proof, scale))
                 .fma(w2, V::splat(proof, scale * p2))
                 .fma(w4, V::splat(proof, scale * p2 * p2));
-            let odd = zero.fma(w1, V::splat(proof, scale * p)).fma(w3, V::splat(proof, scale * p * p2));
+            let odd =
+                zero.fma(w1, V::splat(proof, scale * p)).fma(w3, V::splat(proof, scale * p * p2));
             (even.add(odd), even.fma(odd, V::splat(proof, -1.0)))
         };
         let (a, minus_a) = pair(A, B2);
@@ -177,9 +178,21 @@ pub struct Transforms {
     /// Transforms a tile's pixels, at these addresses, to its points, `stride` elements apart.
     pub input: unsafe fn(pixels: &[*const f32], vectors: usize, points: *mut f32, stride: usize),
     /// Transforms the taps, `stride` elements apart, to the points, `to_stride` elements apart.
-    pub kernel: unsafe fn(taps: *const f32, stride: usize, vectors: usize, points: *mut f32, to_stride: usize),
+    pub kernel: unsafe fn(
+        taps: *const f32,
+        stride: usize,
+        vectors: usize,
+        points: *mut f32,
+        to_stride: usize,
+    ),
     /// Transforms the points, `stride` elements apart, to the pixels, `to_stride` elements apart.
-    pub output: unsafe fn(points: *const f32, stride: usize, vectors: usize, pixels: *mut f32, to_stride: usize),
+    pub output: unsafe fn(
+        points: *const f32,
+        stride: usize,
+        vectors: usize,
+        pixels: *mut f32,
+        to_stride: usize,
+    ),
 }
 
 /// Transforms a tile's pixels to its points: see [`Transforms`].
@@ -188,7 +201,13 @@ pub struct Transforms {
 /// - Each of the T² `pixels` must be readable for `vectors` vectors.
 /// - Each of the T² points, `stride` elements apart, must be writable for `vectors` vectors.
 #[inline(always)]
-unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+unsafe fn input<
+    V: Vector<Scalar = f32>,
+    F: Algorithm<M, R, T>,
+    const M: usize,
+    const R: usize,
+    const T: usize,
+>(
     proof: V::Proof,
     pixels: &[*const f32],
     vectors: usize,
@@ -219,7 +238,13 @@ unsafe fn input<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, 
 /// - Each of the R² taps, `stride` elements apart, must be readable for `vectors` vectors.
 /// - Each of the T² points, `to_stride` elements apart, must be writable for `vectors` vectors.
 #[inline(always)]
-unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+unsafe fn kernel<
+    V: Vector<Scalar = f32>,
+    F: Algorithm<M, R, T>,
+    const M: usize,
+    const R: usize,
+    const T: usize,
+>(
     proof: V::Proof,
     taps: *const f32,
     stride: usize,
@@ -233,7 +258,9 @@ unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
         unsafe {
             let mut half = [[V::splat(proof, 0.0); R]; T];
             (0..R).for_each(|x| {
-                let column = F::kernel(std::array::from_fn(|y| V::load(proof, taps.add((y * R + x) * stride + at))));
+                let column = F::kernel(std::array::from_fn(|y| {
+                    V::load(proof, taps.add((y * R + x) * stride + at))
+                }));
                 (0..T).for_each(|y| half[y][x] = column[y]);
             });
             for (y, row) in half.into_iter().enumerate() {
@@ -250,7 +277,13 @@ unsafe fn kernel<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
 /// - Each of the T² points, `stride` elements apart, must be readable for `vectors` vectors.
 /// - Each of the M² pixels, `to_stride` elements apart, must be writable for `vectors` vectors.
 #[inline(always)]
-unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize, const R: usize, const T: usize>(
+unsafe fn output<
+    V: Vector<Scalar = f32>,
+    F: Algorithm<M, R, T>,
+    const M: usize,
+    const R: usize,
+    const T: usize,
+>(
     proof: V::Proof,
     points: *const f32,
     stride: usize,
@@ -264,7 +297,9 @@ unsafe fn output<V: Vector<Scalar = f32>, F: Algorithm<M, R, T>, const M: usize,
         unsafe {
             let mut half = [[V::splat(proof, 0.0); T]; M];
             (0..T).for_each(|x| {
-                let column = F::output(std::array::from_fn(|y| V::load(proof, points.add((y * T + x) * stride + at))));
+                let column = F::output(std::array::from_fn(|y| {
+                    V::load(proof, points.add((y * T + x) * stride + at))
+                }));
                 (0..M).for_each(|y| half[y][x] = column[y]);
             });
             for (y, row) in half.into_iter().enumerate() {

@@ -54,7 +54,10 @@ fn series<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f3
 /// x². That takes one operation more, but shortens the chain of dependent ones. `N` must be
 /// odd. Where products are rounded it would be less accurate, so [`series`] is used.
 #[inline(always)]
-fn series_of_pairs<L: Lanes, const K: usize, const N: usize>(x: [L; K], coefficients: [f32; N]) -> [L; K] {
+fn series_of_pairs<L: Lanes, const K: usize, const N: usize>(
+    x: [L; K],
+    coefficients: [f32; N],
+) -> [L; K] {
     const { assert!(N % 2 == 1) };
     let proof = x[0].proof();
     if !L::FUSED {
@@ -121,8 +124,7 @@ pub fn exp<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     if L::EIGHTHS {
         let (sum, more) = exp_by_eighths(x);
         // The root without a power of two: [`Lanes::scale`] applies that in two steps.
-        let eighths =
-            each!(k in sum => sum[k].word(WordOp::And, word(proof, 7)).word(WordOp::ShiftLeft, word(proof, 20)));
+        let eighths = each!(k in sum => sum[k].word(WordOp::And, word(proof, 7)).word(WordOp::ShiftLeft, word(proof, 20)));
         let root = each!(k in sum => sum[k].eighth().word(WordOp::Add, eighths[k]));
         // n is the floor of the sum. Subtracting 7/16 before rounding to nearest gives the
         // floor, since no multiple of 1/8 then lies halfway between two integers.
@@ -151,8 +153,7 @@ pub fn exp_near<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
         let (sum, more) = exp_by_eighths(x);
         // The sum's bits above the last three go to the exponent, which begins three bits above
         // bit 20. The table makes up for the last three.
-        let root =
-            each!(k in sum => sum[k].eighth().word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(proof, 20))));
+        let root = each!(k in sum => sum[k].eighth().word(WordOp::Add, sum[k].word(WordOp::ShiftLeft, word(proof, 20))));
         return each!(k in root => root[k].fma(root[k], more[k]));
     }
     let sum = each!(k in x => L::splat(proof, ROUNDER).fma(x[k], L::splat(proof, std::f32::consts::LOG2_E)));
@@ -230,7 +231,8 @@ pub fn log<const FUSED: bool>(x: f32) -> f32 {
     let z = s * s;
     let series = z * polynomial::<FUSED, _>(z, [2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0]);
     let half_square = 0.5 * f * f;
-    let near = e * 0.693_359_4 + (f - (half_square - (s * (half_square + series) + e * -2.121_944_4e-4)));
+    let near =
+        e * 0.693_359_4 + (f - (half_square - (s * (half_square + series) + e * -2.121_944_4e-4)));
     let result = if x == f32::INFINITY { x } else { near };
     let result = if x == 0.0 { f32::NEG_INFINITY } else { result };
     if x >= 0.0 { result } else { f32::NAN }
@@ -248,7 +250,8 @@ pub fn tanh<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     let one = L::splat(proof, 1.0);
     // From 10 on, 1 is the nearest float.
     let power = exp_near(each!(k in a => a[k].add(a[k]).min(L::splat(proof, 20.0))));
-    let large = each!(k in power => one.sub(L::splat(proof, 2.0).div(power[k].add(one))).copysign(x[k]));
+    let large =
+        each!(k in power => one.sub(L::splat(proof, 2.0).div(power[k].add(one))).copysign(x[k]));
     each!(k in large => large[k].if_less(L::splat(proof, 0.55), a[k], small[k]))
 }
 
@@ -264,14 +267,30 @@ pub fn erf<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     // From there to 4: 1 − 2^p, with p fitted to log₂ erfc. Beyond 4, 1 is the nearest float.
     let p = series_of_pairs(
         each!(k in a => a[k].min(L::splat(proof, 4.0))),
-        [3.188_234e-4, -0.004_724_716_3, 0.033_318_15, -0.152_371_06, -0.916_677_83, -1.628_318, 3.797_488_5e-5],
+        [
+            3.188_234e-4,
+            -0.004_724_716_3,
+            0.033_318_15,
+            -0.152_371_06,
+            -0.916_677_83,
+            -1.628_318,
+            3.797_488_5e-5,
+        ],
     );
     let sum = each!(k in p => L::splat(proof, ROUNDER).add(p[k]));
     let r = each!(k in p => p[k].sub(sum[k].sub(L::splat(proof, ROUNDER))));
     // A polynomial fitted to 2^r for |r| ≤ ½.
     let power = series_of_pairs(
         r,
-        [1.535_336_2e-4, 0.001_339_887_5, 0.009_618_437, 0.055_503_324, 0.240_226_48, std::f32::consts::LN_2, 1.0],
+        [
+            1.535_336_2e-4,
+            0.001_339_887_5,
+            0.009_618_437,
+            0.055_503_324,
+            0.240_226_48,
+            std::f32::consts::LN_2,
+            1.0,
+        ],
     );
     let power = times_power(power, sum);
     let large = each!(k in power => L::splat(proof, 1.0).sub(power[k]).copysign(x[k]));
@@ -302,7 +321,8 @@ static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLoc
         let mut differences: [f64; TERMS] = std::array::from_fn(|n| rest(point(n)));
         for order in 1..TERMS {
             for n in (order..TERMS).rev() {
-                differences[n] = (differences[n] - differences[n - 1]) / (point(n) - point(n - order));
+                differences[n] =
+                    (differences[n] - differences[n - 1]) / (point(n) - point(n - order));
             }
         }
         let mut powers = [0.0; TERMS];
@@ -315,7 +335,12 @@ static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLoc
         if i == 0 {
             powers[0] = 0.0;
         }
-        powers.iter().rev().chain([&multiple]).zip(&mut table).for_each(|(power, row)| row[i] = *power as f32);
+        powers
+            .iter()
+            .rev()
+            .chain([&multiple])
+            .zip(&mut table)
+            .for_each(|(power, row)| row[i] = *power as f32);
     }
     table
 });
@@ -327,7 +352,8 @@ static ERF: std::sync::LazyLock<[[f32; PIECES]; TERMS + 1]> = std::sync::LazyLoc
 pub fn erf_by_table(all: &mut [F32x16]) {
     let Some(proof) = all.first().map(|x| x.proof()) else { return };
     // All rows stay in registers.
-    let [first, middle @ .., constant, multiple] = ERF.each_ref().map(|row| F32x16::from_array(proof, row));
+    let [first, middle @ .., constant, multiple] =
+        ERF.each_ref().map(|row| F32x16::from_array(proof, row));
     // Beyond the limit, the nearest float is 1 or the one before it.
     let [one, limit, rounder, four] = [1.0, 3.87, ROUNDER, 4.0].map(|x| F32x16::splat(proof, x));
     for x in all {
@@ -361,7 +387,9 @@ fn quadrant(x: f32) -> (f64, f64, i64) {
     let n = shifted - ROUNDER;
     let r = (x - n * HIGH) - n * LOW;
     let z = r * r;
-    let sine = r * (1.0 + z * (-1.0 / 6.0 + z * (1.0 / 120.0 + z * (-1.0 / 5040.0 + z * (1.0 / 362_880.0)))));
+    let sine = r
+        * (1.0
+            + z * (-1.0 / 6.0 + z * (1.0 / 120.0 + z * (-1.0 / 5040.0 + z * (1.0 / 362_880.0)))));
     let p = 1.0 / 24.0 + z * (-1.0 / 720.0 + z * (1.0 / 40_320.0 + z * (-1.0 / 3_628_800.0)));
     (sine, 1.0 + z * (-0.5 + z * p), shifted.to_bits() as i64)
 }
@@ -391,8 +419,9 @@ fn log2(a: f64) -> f64 {
     let bits = a.to_bits().wrapping_sub(SQRT_HALF);
     // The exponent becomes a float by adding to the bits of one: not every vector unit converts
     // 64-bit integers.
-    let e = f64::from_bits(((bits as i64 >> 52) as u64).wrapping_add(6_755_399_441_055_744f64.to_bits()))
-        - 6_755_399_441_055_744.0;
+    let e = f64::from_bits(
+        ((bits as i64 >> 52) as u64).wrapping_add(6_755_399_441_055_744f64.to_bits()),
+    ) - 6_755_399_441_055_744.0;
     // a = 2ᵉ (1 + f) with 1 + f in √½..√2; ln(1 + f) = 2 artanh(s).
     let f = f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF)) - 1.0;
     let s = f / (2.0 + f);

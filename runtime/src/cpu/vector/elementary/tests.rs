@@ -11,7 +11,10 @@ fn error(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, low: f32, high: f32
         let (got, want) = (f(x), exact(x as f64));
         let nearest = want as f32;
         if nearest.is_infinite() || nearest.is_nan() || want == 0.0 {
-            assert!(got == nearest || (got.is_nan() && nearest.is_nan()), "f({x:e}) = {got:e}, not {nearest:e}");
+            assert!(
+                got == nearest || (got.is_nan() && nearest.is_nan()),
+                "f({x:e}) = {got:e}, not {nearest:e}"
+            );
             return;
         }
         let ulp = (f32::from_bits(nearest.abs().to_bits() + 1) as f64 - nearest.abs() as f64).abs();

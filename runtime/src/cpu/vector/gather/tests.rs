@@ -12,7 +12,8 @@ fn gathers_with_any_step() {
             let start = if step < 0 { 99 } else { 0 };
             let mut out = vec![0.0; length];
             gather_strided(&data, start, step, &mut out);
-            let want: Vec<f32> = (0..length as i64).map(|i| data[(start + i * step) as usize]).collect();
+            let want: Vec<f32> =
+                (0..length as i64).map(|i| data[(start + i * step) as usize]).collect();
             assert_eq!(out, want, "step {step}");
         }
     }
@@ -24,13 +25,18 @@ fn tables_with_rows_and_columns_exchanged() {
         for rows in [1, 2, 7, 16] {
             let step = rows + 3;
             let data = numbers(5 + columns * step);
-            for steps in [[1, step], [step, 1], [2, step]].map(|steps| steps.map(|step| step as i64)) {
-                let [rows, columns] = if steps[0] == step as i64 { [columns, rows] } else { [rows, columns] };
+            for steps in
+                [[1, step], [step, 1], [2, step]].map(|steps| steps.map(|step| step as i64))
+            {
+                let [rows, columns] =
+                    if steps[0] == step as i64 { [columns, rows] } else { [rows, columns] };
                 let rows = rows.div_ceil(steps[0].min(2) as usize);
                 let mut out = vec![0.0; rows * columns];
                 gather_table(&data, 5, steps, columns, &mut out);
-                let at = |i: usize, j: usize| data[5 + i * steps[0] as usize + j * steps[1] as usize];
-                let want: Vec<f32> = (0..rows * columns).map(|n| at(n / columns, n % columns)).collect();
+                let at =
+                    |i: usize, j: usize| data[5 + i * steps[0] as usize + j * steps[1] as usize];
+                let want: Vec<f32> =
+                    (0..rows * columns).map(|n| at(n / columns, n % columns)).collect();
                 assert_eq!(out, want, "{rows} rows, {columns} columns, steps {steps:?}");
             }
         }
@@ -40,15 +46,26 @@ fn tables_with_rows_and_columns_exchanged() {
 #[test]
 fn what_is_moved_out_of_the_data_is_zero() {
     let data = numbers(10);
-    for moves in
-        [vec![], vec![3], vec![-1], vec![2, 2, 2], vec![8, 8, 8], vec![-1, -1, -1], vec![4, -9, 2], vec![2, 5, 2]]
-    {
+    for moves in [
+        vec![],
+        vec![3],
+        vec![-1],
+        vec![2, 2, 2],
+        vec![8, 8, 8],
+        vec![-1, -1, -1],
+        vec![4, -9, 2],
+        vec![2, 5, 2],
+    ] {
         for step in [-1, 0, 1, 2] {
             let mut out = vec![7.0; moves.len()];
             gather_moved(&data, 1, step, &moves, &mut out);
             let at = |(i, by): (usize, &i64)| usize::try_from(1 + i as i64 * step + by).ok();
             let element = |place| at(place).and_then(|at| data.get(at)).copied().unwrap_or(0.0);
-            assert_eq!(out, moves.iter().enumerate().map(element).collect::<Vec<f32>>(), "{moves:?}, step {step}");
+            assert_eq!(
+                out,
+                moves.iter().enumerate().map(element).collect::<Vec<f32>>(),
+                "{moves:?}, step {step}"
+            );
         }
     }
 }

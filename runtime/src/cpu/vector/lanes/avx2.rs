@@ -6,7 +6,10 @@ use crate::cpu::vector::register::{F32x8, Vector};
 use std::arch::x86_64::*;
 use tile_compiler::native::WordOp;
 
-#[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
+#[allow(
+    unused_unsafe,
+    reason = "where the target has the instructions by default, most intrinsics are safe"
+)]
 impl Lanes for F32x8 {
     const EIGHTHS: bool = true;
 
@@ -115,5 +118,7 @@ impl Lanes for F32x8 {
 #[inline(always)]
 unsafe fn power_of_two(n: __m256i) -> __m256 {
     // SAFETY: the caller guarantees that the processor has the instructions.
-    unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127)))) }
+    unsafe {
+        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127))))
+    }
 }

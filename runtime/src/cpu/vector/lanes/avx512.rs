@@ -9,7 +9,10 @@ use tile_compiler::native::WordOp;
 /// The number of lesser magnitude, with its own sign.
 const LESSER_MAGNITUDE: i32 = 0b0110;
 
-#[allow(unused_unsafe, reason = "where the target has the instructions by default, most intrinsics are safe")]
+#[allow(
+    unused_unsafe,
+    reason = "where the target has the instructions by default, most intrinsics are safe"
+)]
 impl Lanes for F32x16 {
     const SATURATES: bool = true;
 
@@ -106,7 +109,12 @@ impl Lanes for F32x16 {
     unsafe fn compare<const R: i32>(self, other: Self, to: *mut u8) {
         // SAFETY: the registers prove that the processor has the instructions. The caller
         // guarantees `LANES` writable bytes.
-        unsafe { _mm_storeu_si128(to.cast(), _mm_maskz_set1_epi8(_mm512_cmp_ps_mask::<R>(self.0, other.0), 1)) }
+        unsafe {
+            _mm_storeu_si128(
+                to.cast(),
+                _mm_maskz_set1_epi8(_mm512_cmp_ps_mask::<R>(self.0, other.0), 1),
+            )
+        }
     }
 
     #[inline(always)]

@@ -29,8 +29,13 @@ fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N]) -> f32
     const { assert!(N > 0 && L::LANES <= MOST_LANES) };
     let (mut all, mut out) = ([[0.0; MOST_LANES]; N], [0.0; MOST_LANES]);
     // SAFETY: the arrays have room for the lanes of any register.
-    all.iter_mut().zip(registers).for_each(|(to, register)| unsafe { register.store(to.as_mut_ptr()) });
-    out[..L::LANES].iter_mut().enumerate().for_each(|(i, out)| *out = f(std::array::from_fn(|n| all[n][i])));
+    all.iter_mut()
+        .zip(registers)
+        .for_each(|(to, register)| unsafe { register.store(to.as_mut_ptr()) });
+    out[..L::LANES]
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, out)| *out = f(std::array::from_fn(|n| all[n][i])));
     // SAFETY: the array has the lanes of any register.
     unsafe { L::load(registers[0].proof(), out.as_ptr()) }
 }
@@ -217,8 +222,13 @@ pub trait Lanes: Vector<Scalar = f32> {
         // SAFETY: the caller guarantees `LANES` readable bytes; the array has room for as many
         // numbers.
         unsafe {
-            (0..Self::LANES).for_each(|i| chosen[i] = if *conditions.add(i) != 0 { 1.0 } else { 0.0 });
-            self.if_less(Self::splat(self.proof(), 0.5), Self::load(self.proof(), chosen.as_ptr()), other)
+            (0..Self::LANES)
+                .for_each(|i| chosen[i] = if *conditions.add(i) != 0 { 1.0 } else { 0.0 });
+            self.if_less(
+                Self::splat(self.proof(), 0.5),
+                Self::load(self.proof(), chosen.as_ptr()),
+                other,
+            )
         }
     }
     /// Stores for each lane, as 0 or 1, whether `self` and `other` are in relation `R`.

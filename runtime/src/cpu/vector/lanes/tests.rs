@@ -2,7 +2,8 @@ use super::*;
 
 /// Tests words of all magnitudes, and shift counts within a word and beyond.
 fn words_equal_their_definition<L: Lanes>(proof: L::Proof) {
-    let words: Vec<u32> = (0..64).map(|i| (i as u32).wrapping_mul(0x9e37_79b9) >> (i % 32)).collect();
+    let words: Vec<u32> =
+        (0..64).map(|i| (i as u32).wrapping_mul(0x9e37_79b9) >> (i % 32)).collect();
     let others = words.iter().copied().rev().chain(0..35);
     let by_lanes = |f: &dyn Fn() -> L| {
         let mut out = [0.0; MOST_LANES];
@@ -43,7 +44,8 @@ fn exp_of_a_strip_is_that_of_each<L: Lanes>(proof: L::Proof) {
             let mut x = near.clone();
             x[at] = far;
             // SAFETY: `x` has the lanes of four registers.
-            let registers: [L; 4] = std::array::from_fn(|k| unsafe { L::load(proof, x[k * L::LANES..].as_ptr()) });
+            let registers: [L; 4] =
+                std::array::from_fn(|k| unsafe { L::load(proof, x[k * L::LANES..].as_ptr()) });
             let mut all = registers;
             L::exp_each(&mut all);
             let each = registers.map(|x| elementary::exp([x])[0]);

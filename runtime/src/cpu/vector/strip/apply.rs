@@ -65,7 +65,9 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
     unsafe fn load<L: Lanes<Proof = P>>(self, place: Place, k: usize) -> L {
         let p = self.address::<L, f32>(place, k);
         // SAFETY: the caller guarantees that the place is readable for the strip's elements.
-        unsafe { if PART { L::load_part(self.proof, p, self.length) } else { L::load(self.proof, p) } }
+        unsafe {
+            if PART { L::load_part(self.proof, p, self.length) } else { L::load(self.proof, p) }
+        }
     }
 
     /// Stores register `k` at an elementwise place.
@@ -132,7 +134,12 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
 
     /// Applies an operation on integers to `x` and what is at `a`.
     #[inline(always)]
-    unsafe fn words<L: Lanes<Proof = P>, const K: usize>(self, op: WordOp, mut x: [L; K], a: Place) -> [L; K] {
+    unsafe fn words<L: Lanes<Proof = P>, const K: usize>(
+        self,
+        op: WordOp,
+        mut x: [L; K],
+        a: Place,
+    ) -> [L; K] {
         macro_rules! each {
             ($($op:ident)*) => {
                 match op {
@@ -157,7 +164,13 @@ fn prefetch<const WRITE: bool>(p: *const u8) {
     {
         use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch has no effect on memory, whatever the address.
-        unsafe { if WRITE { _mm_prefetch::<_MM_HINT_ET0>(p.cast()) } else { _mm_prefetch::<_MM_HINT_T0>(p.cast()) } }
+        unsafe {
+            if WRITE {
+                _mm_prefetch::<_MM_HINT_ET0>(p.cast())
+            } else {
+                _mm_prefetch::<_MM_HINT_T0>(p.cast())
+            }
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = p;
@@ -178,7 +191,11 @@ pub fn fetch<L: Lanes, const K: usize, const WRITE: bool>(place: Place, at: usiz
 /// - The contract of [`super::run`].
 /// - The strip must lie in the current row.
 #[inline(always)]
-pub unsafe fn one<L: Lanes, const K: usize, const PART: bool>(strip: Strip<L::Proof, PART>, from: Place, ops: &[Op]) {
+pub unsafe fn one<L: Lanes, const K: usize, const PART: bool>(
+    strip: Strip<L::Proof, PART>,
+    from: Place,
+    ops: &[Op],
+) {
     // SAFETY: the caller guarantees the contract of `run` and that the strip lies in the current
     // row.
     unsafe {
@@ -259,18 +276,26 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::Chain(ChainCode::MaxOf) => each!(x, k => strip.load::<L>(a, k).max(x[k])),
             Code::Chain(ChainCode::Min) => each!(x, k => x[k].min(strip.load(a, k))),
             Code::Chain(ChainCode::MinOf) => each!(x, k => strip.load::<L>(a, k).min(x[k])),
-            Code::Chain(ChainCode::MulAdd) => each!(x, k => strip.load::<L>(b, k).fma(x[k], strip.load(a, k))),
-            Code::Chain(ChainCode::MulSub) => each!(x, k => strip.load::<L>(b, k).neg().fma(x[k], strip.load(a, k))),
+            Code::Chain(ChainCode::MulAdd) => {
+                each!(x, k => strip.load::<L>(b, k).fma(x[k], strip.load(a, k)))
+            }
+            Code::Chain(ChainCode::MulSub) => {
+                each!(x, k => strip.load::<L>(b, k).neg().fma(x[k], strip.load(a, k)))
+            }
             Code::Chain(ChainCode::MulSubFrom) => {
                 each!(x, k => strip.load::<L>(b, k).fma(x[k].neg(), strip.load(a, k)))
             }
-            Code::Chain(ChainCode::AddMul) => each!(x, k => x[k].fma(strip.load(a, k), strip.load(b, k))),
+            Code::Chain(ChainCode::AddMul) => {
+                each!(x, k => x[k].fma(strip.load(a, k), strip.load(b, k)))
+            }
             Code::Chain(ChainCode::Square) => each!(x, k => x[k].mul(x[k])),
             Code::Chain(ChainCode::Neg) => each!(x, k => x[k].neg()),
             Code::Chain(ChainCode::Abs) => each!(x, k => x[k].abs()),
             Code::Chain(ChainCode::Sqrt) => each!(x, k => x[k].sqrt()),
             Code::Chain(ChainCode::Recip) => each!(x, k => L::splat(strip.proof, 1.0).div(x[k])),
-            Code::Chain(ChainCode::Rsqrt) => each!(x, k => L::splat(strip.proof, 1.0).div(x[k].sqrt())),
+            Code::Chain(ChainCode::Rsqrt) => {
+                each!(x, k => L::splat(strip.proof, 1.0).div(x[k].sqrt()))
+            }
             Code::Chain(ChainCode::Exp) => L::exp_each(&mut x),
             Code::Chain(ChainCode::ExpSub) => {
                 each!(x, k => x[k].sub(strip.load(a, k)));
@@ -286,9 +311,13 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::Relation(Relation::Equal) => strip.compare::<L, K, EQUAL, false>(&x, a, b),
             Code::Relation(Relation::NotEqual) => strip.compare::<L, K, NOT_EQUAL, false>(&x, a, b),
             Code::Relation(Relation::Less) => strip.compare::<L, K, LESS, false>(&x, a, b),
-            Code::Relation(Relation::LessOrEqual) => strip.compare::<L, K, LESS_OR_EQUAL, false>(&x, a, b),
+            Code::Relation(Relation::LessOrEqual) => {
+                strip.compare::<L, K, LESS_OR_EQUAL, false>(&x, a, b)
+            }
             Code::Relation(Relation::Greater) => strip.compare::<L, K, LESS, true>(&x, a, b),
-            Code::Relation(Relation::GreaterOrEqual) => strip.compare::<L, K, LESS_OR_EQUAL, true>(&x, a, b),
+            Code::Relation(Relation::GreaterOrEqual) => {
+                strip.compare::<L, K, LESS_OR_EQUAL, true>(&x, a, b)
+            }
             Code::KeepPast => strip.store_past(a, &x),
             Code::Fetch => fetch::<L, K, false>(a, strip.at),
             Code::FetchToWrite => fetch::<L, K, true>(a, strip.at),

@@ -16,7 +16,13 @@ const FEWER: usize = 4;
 /// # Safety
 /// The contract of [`super::run`].
 #[inline(always)]
-pub unsafe fn strips<L: Lanes>(proof: L::Proof, mut from: Place, ops: &mut [Op], length: usize, rows: usize) {
+pub unsafe fn strips<L: Lanes>(
+    proof: L::Proof,
+    mut from: Place,
+    ops: &mut [Op],
+    length: usize,
+    rows: usize,
+) {
     let (strip, shorter) = (REGISTERS * L::LANES, FEWER * L::LANES);
     // SAFETY: the caller guarantees the contract for the whole chunk. Each strip below is a part of
     // it: `at` plus the strip's elements never exceeds the row's `end`.
@@ -34,7 +40,14 @@ pub unsafe fn strips<L: Lanes>(proof: L::Proof, mut from: Place, ops: &mut [Op],
                 && from.row < 0
                 && let Some((prefetches, op, aggregate)) = lone(ops)
             {
-                at = all_strips::<L>(proof, from.start.cast(), &ops[..prefetches], op, aggregate, at..end);
+                at = all_strips::<L>(
+                    proof,
+                    from.start.cast(),
+                    &ops[..prefetches],
+                    op,
+                    aggregate,
+                    at..end,
+                );
             }
             while end - at >= strip {
                 one::<L, REGISTERS, false>(Strip::whole(proof, at), from, ops);
@@ -94,7 +107,8 @@ unsafe fn finish_row<L: Lanes>(op: &mut Op) {
 
 /// The operations with a loop of their own. Chains that do only one of them between loads and
 /// stores are common, and short compared with dispatching on the operation for each strip.
-const LONE: [Code; 3] = [Code::Chain(ChainCode::Nothing), Code::Chain(ChainCode::ExpSub), Code::DivEvenly];
+const LONE: [Code; 3] =
+    [Code::Chain(ChainCode::Nothing), Code::Chain(ChainCode::ExpSub), Code::DivEvenly];
 
 /// Recognises a chain that has a loop of its own. Returns the number of prefetches at its start,
 /// the operation after them, and the aggregate of its results. The operands of the operation are
@@ -135,7 +149,8 @@ unsafe fn all_strips<L: Lanes>(
     // SAFETY: the caller guarantees the contract of `strips`; each strip ends at or before `end`.
     // The operands of `op` and of the aggregate are row places, so a register is readable there.
     unsafe {
-        let mut sum = aggregate.map_or(L::splat(proof, 0.0), |op| L::load(proof, op.a.start.cast()));
+        let mut sum =
+            aggregate.map_or(L::splat(proof, 0.0), |op| L::load(proof, op.a.start.cast()));
         let combine = aggregate.map_or(Code::Chain(ChainCode::Nothing), |op| op.code);
         macro_rules! rows {
             ($x:ident => $e:expr) => {

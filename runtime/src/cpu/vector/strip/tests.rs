@@ -9,9 +9,12 @@ type Strips<P> = unsafe fn(P, Place, &mut [Op], usize, usize);
 /// Computes `a` times a factor for each row, minus a number, with each row's sum and maximum.
 /// Compares [`run`] with plain loops.
 fn rows_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
-    for (length, rows) in [(1, 7), (5, 4), (16, 3), (31, 2), (32, 3), (47, 3), (64, 2), (100, 3), (128, 2), (333, 4)] {
+    for (length, rows) in
+        [(1, 7), (5, 4), (16, 3), (31, 2), (32, 3), (47, 3), (64, 2), (100, 3), (128, 2), (333, 4)]
+    {
         let mut a: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
-        let mut factors: Vec<f32> = (0..rows * MOST_LANES).map(|i| (1 + i / MOST_LANES) as f32).collect();
+        let mut factors: Vec<f32> =
+            (0..rows * MOST_LANES).map(|i| (1 + i / MOST_LANES) as f32).collect();
         let (mut numbers, mut registers) = (vec![0.5f32; MOST_LANES], vec![[0f32; MOST_LANES]; 2]);
         let (mut out, mut wholes) = (vec![0f32; length * rows], vec![vec![0f32; rows]; 2]);
         let place = |x: &mut [f32]| x.as_mut_ptr().cast::<u8>();
@@ -42,13 +45,21 @@ fn rows_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
         // SAFETY: every place has room for this many rows, and nothing overlaps.
         unsafe { strips(proof, Place::elements(place(&mut a)), &mut ops, length, rows) };
         fence();
-        assert_eq!(&past.elements::<f32>()[..out.len()], out, "past the caches, {rows} rows of {length}");
+        assert_eq!(
+            &past.elements::<f32>()[..out.len()],
+            out,
+            "past the caches, {rows} rows of {length}"
+        );
         for (row, (out, a)) in out.chunks(length).zip(a.chunks(length)).enumerate() {
             let expected: Vec<f32> = a.iter().map(|a| a * (row + 1) as f32 - 0.5).collect();
             assert_eq!(out, expected, "{rows} rows of {length}");
             // The numbers are halves, few enough that every sum is exact.
             assert_eq!(wholes[0][row], expected.iter().sum::<f32>(), "{rows} rows of {length}");
-            assert_eq!(wholes[1][row], expected.iter().copied().fold(f32::MIN, f32::max), "{rows} rows of {length}");
+            assert_eq!(
+                wholes[1][row],
+                expected.iter().copied().fold(f32::MIN, f32::max),
+                "{rows} rows of {length}"
+            );
         }
     }
 }
@@ -57,12 +68,15 @@ fn rows_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
 fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
     for (length, rows) in [(64, 1), (128, 3), (300, 2), (1024, 4)] {
         let mut x: Vec<f32> = (0..length * rows).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
-        let (mut parts, mut registers) = (vec![[0f32; MOST_LANES]; 2 * rows], vec![0f32; MOST_LANES]);
+        let (mut parts, mut registers) =
+            (vec![[0f32; MOST_LANES]; 2 * rows], vec![0f32; MOST_LANES]);
         for (row, parts) in parts.chunks_mut(2).enumerate() {
             let [high, low] = crate::cpu::vector::reciprocal((row + 1) as f32).unwrap();
             (parts[0], parts[1]) = ([high; MOST_LANES], [low; MOST_LANES]);
         }
-        let part = |at: usize| Place::rows(parts[at].as_ptr().cast_mut().cast(), 2 * size_of::<[f32; MOST_LANES]>());
+        let part = |at: usize| {
+            Place::rows(parts[at].as_ptr().cast_mut().cast(), 2 * size_of::<[f32; MOST_LANES]>())
+        };
         for code in [Code::DivEvenly, Code::Chain(ChainCode::Nothing)] {
             for aggregate in [None, Some(Code::Sum), Some(Code::Greatest), Some(Code::Least)] {
                 let (mut out, mut wholes) = (vec![0f32; length * rows], vec![0f32; rows]);
@@ -73,9 +87,15 @@ fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
                 ops.extend(aggregate.map(|code| Op::new(code, sums, whole)));
                 assert!(lone(&ops).is_some());
                 // SAFETY: every place has room for this many rows, and nothing overlaps.
-                unsafe { strips(proof, Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows) };
+                unsafe {
+                    strips(proof, Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows)
+                };
                 for (row, (out, x)) in out.chunks(length).zip(x.chunks(length)).enumerate() {
-                    let by = if code == Code::Chain(ChainCode::Nothing) { 1.0 } else { (row + 1) as f32 };
+                    let by = if code == Code::Chain(ChainCode::Nothing) {
+                        1.0
+                    } else {
+                        (row + 1) as f32
+                    };
                     let expected: Vec<f32> = x.iter().map(|x| x / by).collect();
                     let far = |a: f32, b: f32| (a - b).abs() > 1e-5 * (1.0 + b.abs());
                     let differ = out.iter().zip(&expected).any(|(a, b)| far(*a, *b));
