@@ -38,26 +38,7 @@ impl Emitter<'_> {
                 self.store(pointer, value);
                 self.variables.insert(*id, Variable::Local(pointer));
             }
-            Stmt::Collect(id, op, value) => {
-                let argument = self.value(value)?;
-                let ty = self.ty(self.kernel.variables[*id].ty);
-                let result = Expression::SubgroupOperationResult { ty };
-                let result = self.function.expressions.append(result, Span::UNDEFINED);
-                let op = match op {
-                    BinaryOp::Mul => SubgroupOperation::Mul,
-                    BinaryOp::Max => SubgroupOperation::Max,
-                    BinaryOp::Min => SubgroupOperation::Min,
-                    _ => SubgroupOperation::Add,
-                };
-                let collective_op = CollectiveOperation::Reduce;
-                self.push(Statement::SubgroupCollectiveOperation {
-                    op,
-                    collective_op,
-                    argument,
-                    result,
-                });
-                self.name(*id, Variable::Value(result));
-            }
+            Stmt::Collect(id, op, value) => self.collect(*id, *op, value)?,
             Stmt::Assign(id, value) => {
                 let value = self.value(value)?;
                 if let Some(Variable::Local(pointer)) = self.variables.get(id).copied() {
@@ -104,6 +85,24 @@ impl Emitter<'_> {
             }
             Stmt::Barrier => self.push(Statement::ControlBarrier(Barrier::WORK_GROUP)),
         }
+        Ok(())
+    }
+
+    /// Emits a reduction over the invocations of a subgroup.
+    fn collect(&mut self, id: VariableId, op: BinaryOp, value: &Expr) -> Result<(), EmitError> {
+        let argument = self.value(value)?;
+        let ty = self.ty(self.kernel.variables[id].ty);
+        let result = Expression::SubgroupOperationResult { ty };
+        let result = self.function.expressions.append(result, Span::UNDEFINED);
+        let op = match op {
+            BinaryOp::Mul => SubgroupOperation::Mul,
+            BinaryOp::Max => SubgroupOperation::Max,
+            BinaryOp::Min => SubgroupOperation::Min,
+            _ => SubgroupOperation::Add,
+        };
+        let collective_op = CollectiveOperation::Reduce;
+        self.push(Statement::SubgroupCollectiveOperation { op, collective_op, argument, result });
+        self.name(id, Variable::Value(result));
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The calls of a model's program, with the attributes that they share with the library's layers.
 
-use super::text::Step;
+use super::recorder::Step;
 use crate::graph::NodeId;
 use crate::lower::Passed;
 

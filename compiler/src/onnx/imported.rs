@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use super::model::OnnxError;
 use super::proto;
+use super::recorder::Step;
 use super::tensor::{self, Loader};
-use super::text::{self, Step, Stored};
+use super::text::{self, Stored};
 use crate::graph::NodeId;
 use crate::lower::Network;
 use crate::tensor::{Tensor, TensorType};

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::calls::{Axis, Call, node};
-use super::text::Step;
+use super::recorder::Step;
 use crate::dtype::DType;
 use crate::graph::{Graph, NodeId};
 use crate::lower::Passed;

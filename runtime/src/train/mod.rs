@@ -21,6 +21,7 @@ mod class_weights;
 mod classes;
 mod dataset;
 mod diagnosis;
+mod evaluate;
 mod fit;
 mod log;
 mod order;

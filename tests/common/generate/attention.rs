@@ -39,29 +39,7 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
     if choices.once_in(2) {
         scores = masked(choices, builder, scores, [rows, points]);
     }
-    let mut weights = match choices.pick(4) {
-        0 => {
-            let zero = builder.constant(Scalar::f32(0.0));
-            builder.binary(BinaryOp::Max, scores, zero)
-        }
-        kind => {
-            let top = of_rows(builder, Aggregation::Max, scores);
-            let parts = exp_below(builder, scores, top);
-            let sum = of_rows(builder, Aggregation::Sum, parts);
-            // The sum is at least 1, as one of its terms is exp(0).
-            let share = |value: Value, builder: &mut Builder| {
-                let error = value.bound.error + sum.bound.error + 1e-6;
-                let ty = builder.graph.node(value.id).ty.clone();
-                builder.add(
-                    Op::Binary(BinaryOp::Div),
-                    ty,
-                    &[value.id, sum.id],
-                    Bound::inexact(1.0, error),
-                )
-            };
-            if kind == 1 { parts } else { share(parts, builder) }
-        }
-    };
+    let mut weights = weights_of(choices, builder, scores);
     if choices.once_in(3) {
         let kept =
             builder.input_of(choices, DType::F32, &[batch, heads, rows, points], 0.0, 2.0, 0);
@@ -95,6 +73,25 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
         1 => _ = sizes.product_over_rows(builder, weights, &of_rows_too, columns),
         _ => _ = sizes.product(builder, weights, &v, columns),
     }
+}
+
+/// Generates the weights of scores: positive scores, powers of e, or a softmax.
+fn weights_of(choices: &mut Choices, builder: &mut Builder, scores: Value) -> Value {
+    let kind = choices.pick(4);
+    if kind == 0 {
+        let zero = builder.constant(Scalar::f32(0.0));
+        return builder.binary(BinaryOp::Max, scores, zero);
+    }
+    let top = of_rows(builder, Aggregation::Max, scores);
+    let parts = exp_below(builder, scores, top);
+    let sum = of_rows(builder, Aggregation::Sum, parts);
+    if kind == 1 {
+        return parts;
+    }
+    // The sum is at least 1, as one of its terms is exp(0).
+    let error = parts.bound.error + sum.bound.error + 1e-6;
+    let ty = builder.graph.node(parts.id).ty.clone();
+    builder.add(Op::Binary(BinaryOp::Div), ty, &[parts.id, sum.id], Bound::inexact(1.0, error))
 }
 
 struct Sizes {

@@ -2,6 +2,7 @@
 
 mod bind;
 mod load;
+mod state;
 
 use super::fused;
 use super::runner::Runner;
@@ -12,38 +13,12 @@ use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
 use crate::cpu::vector::strip::{self, Code, Place};
 use bind::Bench;
+pub use state::State;
+use state::{At, Spread};
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
-use tile_compiler::native::{ACCUMULATOR, Action, CHUNK, Fused, Step, Tape, Term};
+use tile_compiler::native::{ACCUMULATOR, Action, CHUNK, Fused, Step, Term};
 use tile_compiler::scalar::{BinaryOp, Value};
-
-/// The place of a value's elements for the current chunk.
-#[derive(Clone, Copy)]
-enum At {
-    Register(usize),
-    /// One element for the whole chunk, in a register.
-    Uniform(usize, Spread),
-    /// One element for each row of the chunk: the first elements of a register.
-    OfRows(usize),
-    /// In a register, from this element on.
-    Steady(usize, usize),
-    /// In an operand, from this element on.
-    Operand(usize, usize),
-    /// In memory that only this thread uses during the chunk: sums that were lent, or an output's
-    /// part for the chunk.
-    Own(Place),
-}
-
-/// The elements of a register that are set, for a value that is the same for the whole chunk.
-#[derive(Clone, Copy, PartialEq)]
-enum Spread {
-    /// Only the first element of the register is set.
-    First,
-    /// All elements of the register are set.
-    All,
-    /// All elements are set, and no other value ever uses the register.
-    Kept,
-}
 
 /// The memory of an output that receives a result's elements of the chunk directly.
 pub struct Sink {
@@ -53,15 +28,6 @@ pub struct Sink {
     pub bytes: usize,
     /// Whether the chunk reads the memory that the output overwrites.
     pub is_read: bool,
-}
-
-/// The state of a machine that is kept between uses.
-pub struct State {
-    registers: Vec<Register>,
-    at: Vec<At>,
-    moves: Vec<i64>,
-    bench: Bench,
-    walker: Walker,
 }
 
 /// A thread's state while it runs a tape. The tape keeps it for the next machine.
@@ -499,28 +465,6 @@ impl<'t> Machine<'t> {
             })
         });
         fused::apply(fused, given, terms, out);
-    }
-}
-
-impl State {
-    fn new(tape: &Tape) -> Self {
-        let mut registers: Vec<Register> =
-            tape.registers.iter().map(|&bytes| Register::zeroed(bytes)).collect();
-        let mut at = vec![At::Register(0); tape.dtypes.len()];
-        for &(value, register, scalar) in &tape.constants {
-            typed!(scalar.dtype, T => registers[register].elements_mut::<T>().fill(from_scalar(scalar)));
-            at[value] = At::Uniform(register, Spread::Kept);
-        }
-        for &(value, register) in &tape.given {
-            at[value] = At::Register(register);
-        }
-        Self {
-            registers,
-            at,
-            moves: Vec::new(),
-            bench: Bench::default(),
-            walker: Walker::new(tape.variables.count()),
-        }
     }
 }
 
