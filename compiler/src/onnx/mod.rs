@@ -24,8 +24,8 @@
 //! - `values`: values that determine shapes; `host`: operators whose results have a value-dependent
 //!   length.
 //! - `trees`: the attributes of tree ensembles as tables; `ensemble`: the calls on these.
-//! - `recorder`: the record of calls; `text`: its conversion to a Tile program; `layers`: detection of the library's layers in its
-//!   `calls`.
+//! - `recorder`: the record of calls; `text`: its conversion to a Tile program; `layers`: detection
+//!   of the library's layers in its `calls`.
 //!
 //! Invariants:
 //!

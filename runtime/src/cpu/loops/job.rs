@@ -101,13 +101,13 @@ impl<'a> Job<'a> {
                 continue;
             }
             match part(output, result) {
-                // SAFETY: each place is finished by one thread only, so no other part in use shares
-                // these elements. The result is not in its sink, so `epilogue.bytes` is other
-                // memory.
                 Some((bytes, range)) => {
+                    // SAFETY: each place is finished by one thread only, so no other part in use
+                    // shares these elements. The result is not in its sink, so `epilogue.bytes` is
+                    // other memory.
                     unsafe { bytes.slice(range) }.copy_from_slice(epilogue.bytes(result))
                 }
-                // SAFETY: the contract is the same.
+                // SAFETY: each place is finished by one thread only.
                 None => unsafe { self.scatter(epilogue, output, places.clone()) },
             }
         }
