@@ -9,7 +9,7 @@ use naga::{
 use super::EmitError;
 use super::module::{Emitter, Variable, scalar};
 use crate::dtype::DType;
-use crate::kernel::{Expr, Matrix, Place, Role, Stmt, Type, VariableId};
+use crate::kernel::{Expr, Matrix, MatrixAddress, Role, Stmt, Type, VariableId};
 use crate::scalar::BinaryOp;
 
 impl Emitter<'_> {
@@ -155,7 +155,11 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn matrix_data(&mut self, matrix: usize, place: &Place) -> Result<CooperativeData, EmitError> {
+    fn matrix_data(
+        &mut self,
+        matrix: usize,
+        place: &MatrixAddress,
+    ) -> Result<CooperativeData, EmitError> {
         let row_major = self.kernel.matrices[matrix].role != Role::Left;
         let stride = self.unsigned_literal(place.pitch);
         Ok(CooperativeData {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::text::{LANES, MULTIPLICATIVE, infix};
 use super::{
-    Access, Buffer, Builtin, Expr, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable,
-    VariableId,
+    Access, Buffer, Builtin, Expr, Kernel, Matrix, MatrixAddress, Role, Shared, Stmt, Type,
+    Variable, VariableId,
 };
 use crate::cursor::ParseError;
 use crate::dtype::{DType, Scalar};
@@ -290,7 +290,7 @@ impl<'a> Parser<'a> {
             Named::Shared(shared) => {
                 let index = self.index()?;
                 if self.eat("by") {
-                    let to = Place { shared, first: index, pitch: self.integer()? };
+                    let to = MatrixAddress { shared, first: index, pitch: self.integer()? };
                     self.expect("=")?;
                     Stmt::StoreMatrix { matrix: self.matrix_name()?, to }
                 } else {
@@ -310,7 +310,10 @@ impl<'a> Parser<'a> {
                 };
                 let first = self.index()?;
                 self.expect("by")?;
-                Stmt::LoadMatrix { matrix, from: Place { shared, first, pitch: self.integer()? } }
+                Stmt::LoadMatrix {
+                    matrix,
+                    from: MatrixAddress { shared, first, pitch: self.integer()? },
+                }
             }
             Named::Step(_) => return Err(format!("`{name}` can't be assigned")),
         })

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::text::{StmtText, is_reserved};
 use super::types::{is_collective, is_native};
-use super::{Access, Builtin, Expr, Kernel, Place, Role, Stmt, Type, VariableId};
+use super::{Access, Builtin, Expr, Kernel, MatrixAddress, Role, Stmt, Type, VariableId};
 use crate::dtype::DType;
 
 /// The reason that a kernel is invalid.
@@ -229,7 +229,7 @@ impl Walk<'_> {
         Some(are_roles && is_of_one_size && left.dtype == right.dtype)
     }
 
-    fn check_place(&self, matrix: usize, place: &Place) -> Result<(), String> {
+    fn check_place(&self, matrix: usize, place: &MatrixAddress) -> Result<(), String> {
         self.expect(&place.first, Type::I32)?;
         let Some(matrix) = self.kernel.matrices.get(matrix) else {
             return Err(format!("there is no matrix number {matrix}"));

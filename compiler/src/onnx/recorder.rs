@@ -9,7 +9,7 @@ use crate::lower::{Calls, Lowered, Passed};
 use crate::tensor::{Tensor, TensorType};
 
 /// A step in the construction of a graph.
-pub(super) enum Step {
+pub(super) enum Recorded {
     Input {
         name: String,
         ty: TensorType,
@@ -33,19 +33,19 @@ pub(super) enum Step {
     },
 }
 
-impl Step {
+impl Recorded {
     pub fn call(
         function: &Function,
         parameters: Vec<(String, Passed)>,
         inputs: Vec<Passed>,
         result: &Passed,
-    ) -> Step {
+    ) -> Recorded {
         let outputs = match result {
             Passed::List(items) => items.clone(),
             output => vec![output.clone()],
         };
         let name = function.name.as_ref().map_or("", |name| &name.name).to_owned();
-        Step::Call {
+        Recorded::Call {
             function: name,
             has_parameters: function.parameters.is_some(),
             parameters,
@@ -58,7 +58,7 @@ impl Step {
 /// [`Calls`] with a record of the steps.
 pub(super) struct Recorder<'p> {
     pub calls: Calls<'p>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<Recorded>,
     /// The names of values in the file.
     pub values: HashMap<NodeId, String>,
 }
@@ -74,19 +74,19 @@ impl<'p> Recorder<'p> {
 
     pub fn input(&mut self, name: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
         let node = self.calls.input(name, ty.clone(), known)?;
-        self.steps.push(Step::Input { name: name.to_owned(), ty, node });
+        self.steps.push(Recorded::Input { name: name.to_owned(), ty, node });
         Ok(node)
     }
 
     pub fn weight(&mut self, path: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
         let node = self.calls.weight(path, ty.clone(), known)?;
-        self.steps.push(Step::Weight { path: path.to_owned(), ty, node });
+        self.steps.push(Recorded::Weight { path: path.to_owned(), ty, node });
         Ok(node)
     }
 
     pub fn constant(&mut self, tensor: &Tensor) -> Lowered<NodeId> {
         let node = self.calls.constant(tensor)?;
-        self.steps.push(Step::Constant { tensor: tensor.clone(), node });
+        self.steps.push(Recorded::Constant { tensor: tensor.clone(), node });
         Ok(node)
     }
 
@@ -95,7 +95,7 @@ impl<'p> Recorder<'p> {
         if !matches!(value, Passed::Tensor(_))
             && let Some(tensor) = self.calls.known(node, usize::MAX)
         {
-            self.steps.push(Step::Constant { tensor, node });
+            self.steps.push(Recorded::Constant { tensor, node });
         }
         Ok(node)
     }
@@ -127,7 +127,7 @@ impl<'p> Recorder<'p> {
         inputs: Vec<Passed>,
     ) -> Lowered<Passed> {
         let result = self.calls.call(function, parameters.clone(), inputs.clone())?;
-        self.steps.push(Step::call(function, parameters, inputs, &result));
+        self.steps.push(Recorded::call(function, parameters, inputs, &result));
         Ok(result)
     }
 }

@@ -13,8 +13,8 @@ use tile_lang::{CONSTANTS, library_names};
 
 use super::attributes::literal;
 use super::imported::Imported;
-use super::layers::{Layer, Line, WORDS, with_layers};
-use super::recorder::Step;
+use super::layers::{Layer, ProgramLine, WORDS, with_layers};
+use super::recorder::Recorded;
 use super::tensor::number;
 use crate::dtype::DType;
 use crate::graph::NodeId;
@@ -81,8 +81,8 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
     let mut weights = Vec::new();
     for line in with_layers(&needed(steps, outputs), &network.graph, outputs) {
         match line {
-            Line::Step(step) => writer.step(step, &mut inputs, &mut weights),
-            Line::Layer(layer) => writer.layer(&layer, &mut weights),
+            ProgramLine::Recorded(step) => writer.step(step, &mut inputs, &mut weights),
+            ProgramLine::Layer(layer) => writer.layer(&layer, &mut weights),
         }
     }
     let results: Vec<String> = outputs
@@ -128,7 +128,7 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
 
 /// Returns the steps that the outputs need. This drops, for example, arithmetic on shapes, whose
 /// results are literals.
-fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> {
+fn needed<'a>(steps: &'a [Recorded], outputs: &[(String, NodeId)]) -> Vec<&'a Recorded> {
     fn add(value: &Passed, wanted: &mut HashSet<NodeId>) {
         match value {
             Passed::Tensor(node) => {
@@ -139,12 +139,14 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
         }
     }
     let mut wanted: HashSet<NodeId> = outputs.iter().map(|(_, node)| *node).collect();
-    let mut kept: Vec<&Step> = Vec::new();
+    let mut kept: Vec<&Recorded> = Vec::new();
     for step in steps.iter().rev() {
         let is_needed = match step {
-            Step::Input { .. } => true,
-            Step::Weight { node, .. } | Step::Constant { node, .. } => wanted.contains(node),
-            Step::Call { inputs, outputs, .. } => {
+            Recorded::Input { .. } => true,
+            Recorded::Weight { node, .. } | Recorded::Constant { node, .. } => {
+                wanted.contains(node)
+            }
+            Recorded::Call { inputs, outputs, .. } => {
                 // A call that returns its input is not needed for it.
                 let is_wanted = |output: &Passed| {
                     matches!(output, Passed::Tensor(node) if wanted.contains(node))
@@ -162,10 +164,10 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
 }
 
 /// Returns the node and location of a tensor of the file.
-fn stored(step: &Step) -> Option<(NodeId, Stored)> {
+fn stored(step: &Recorded) -> Option<(NodeId, Stored)> {
     match step {
-        Step::Weight { path, node, .. } => Some((*node, Stored::Path(path.clone()))),
-        Step::Constant { tensor, node } => Some((*node, Stored::Tensor(tensor.clone()))),
+        Recorded::Weight { path, node, .. } => Some((*node, Stored::Path(path.clone()))),
+        Recorded::Constant { tensor, node } => Some((*node, Stored::Tensor(tensor.clone()))),
         _ => None,
     }
 }
@@ -200,25 +202,25 @@ impl Writer<'_> {
 
     fn step(
         &mut self,
-        step: &Step,
+        step: &Recorded,
         inputs: &mut Vec<(String, String, TensorType)>,
         weights: &mut Vec<(String, Stored)>,
     ) {
         match step {
-            Step::Input { name, ty, node } => {
+            Recorded::Input { name, ty, node } => {
                 let own = self.fresh(name);
                 self.names.insert(*node, own.clone());
                 inputs.push((name.clone(), own, ty.clone()));
             }
-            Step::Weight { ty, node, .. } => {
+            Recorded::Weight { ty, node, .. } => {
                 let own = self.weight(&self.wanted(*node), ty, *node);
                 weights.push((own, self.stored[node].clone()));
             }
-            Step::Constant { tensor, node } if !has_literal(tensor) => {
+            Recorded::Constant { tensor, node } if !has_literal(tensor) => {
                 let own = self.weight(&self.wanted(*node), tensor.ty(), *node);
                 weights.push((own, self.stored[node].clone()));
             }
-            Step::Constant { tensor, node } => {
+            Recorded::Constant { tensor, node } => {
                 let own = self.name(*node);
                 let (dtype, value) = (number(tensor.dtype()), text(&literal(tensor), self));
                 let _ = match tensor.dtype() {
@@ -231,7 +233,7 @@ impl Writer<'_> {
                     ),
                 };
             }
-            Step::Call { function, has_parameters, parameters, inputs, outputs } => {
+            Recorded::Call { function, has_parameters, parameters, inputs, outputs } => {
                 let operands: Vec<String> = inputs.iter().map(|input| text(input, self)).collect();
                 let has_tensor = inputs.iter().any(has_tensor);
                 let infix = INFIX

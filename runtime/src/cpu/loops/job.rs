@@ -6,7 +6,7 @@ use crate::cpu::memory::{Launch, Output, Shared, bytes_of, elements, elements_mu
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::threads::pool;
 use crate::cpu::vector::number::Number;
-use crate::cpu::vector::strip::{self, Place};
+use crate::cpu::vector::strip::{self, ChunkPointer};
 use std::ops::Range;
 use tile_compiler::native::{CHUNK, Lines, NativeProgram, Position, Space};
 use tile_compiler::scalar::Value;
@@ -87,7 +87,7 @@ impl<'a> Job<'a> {
                 }
                 if self.epilogue.direct[output] {
                     let is_read = self.program.outputs[output].over.is_some();
-                    let place = Place::elements(bytes.part(&range));
+                    let place = ChunkPointer::elements(bytes.part(&range));
                     let sink = Sink { output, value: result, place, bytes: range.len(), is_read };
                     // SAFETY: `part` checks that the range lies in the output. Each place is
                     // finished by one thread only, which clears the sinks before the next chunk.

@@ -11,7 +11,7 @@ unsafe impl Plain for Bool {}
 /// One cache line, the unit of allocation. It gives every buffer its alignment.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub struct Line(pub [u8; 64]);
+pub struct CacheLine(pub [u8; 64]);
 
 /// Types of which every bit pattern is a value.
 ///
@@ -31,12 +31,12 @@ plain!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 half::f16 half::bf16);
 
 /// A buffer whose element type changes with its use.
 #[derive(Clone, Default)]
-pub struct Register(Vec<Line>);
+pub struct Register(Vec<CacheLine>);
 
 impl Register {
     /// Creates a buffer of at least `bytes` bytes, filled with zeros.
     pub fn zeroed(bytes: usize) -> Self {
-        Self(vec![Line([0; 64]); bytes.div_ceil(64)])
+        Self(vec![CacheLine([0; 64]); bytes.div_ceil(64)])
     }
 
     /// Returns a pointer to the first byte.

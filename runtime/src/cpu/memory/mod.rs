@@ -16,7 +16,7 @@ mod shared;
 
 pub use caches::CACHES;
 pub use elements::{
-    Bool, Line, Plain, Register, bytes, bytes_of, elements, elements_mut, prefetch,
+    Bool, CacheLine, Plain, Register, bytes, bytes_of, elements, elements_mut, prefetch,
 };
 pub use operand::{Launch, Operand, Output};
 pub use shared::Shared;

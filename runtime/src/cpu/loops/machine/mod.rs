@@ -11,20 +11,20 @@ use crate::cpu::memory::{Launch, Operand, Plain, Register, bytes_of, elements_mu
 use crate::cpu::vector;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
-use crate::cpu::vector::strip::{self, Code, Place};
+use crate::cpu::vector::strip::{self, ChunkPointer, Code};
 use bind::Bench;
 pub use state::State;
 use state::{At, Spread};
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
-use tile_compiler::native::{ACCUMULATOR, Action, CHUNK, Fused, Step, Term};
+use tile_compiler::native::{ACCUMULATOR, Action, CHUNK, Fused, TapeStep, Term};
 use tile_compiler::scalar::{BinaryOp, Value};
 
 /// The memory of an output that receives a result's elements of the chunk directly.
 pub struct Sink {
     pub output: usize,
     pub value: Value,
-    pub place: Place,
+    pub place: ChunkPointer,
     pub bytes: usize,
     /// Whether the chunk reads the memory that the output overwrites.
     pub is_read: bool,
@@ -39,7 +39,7 @@ pub struct Machine<'t> {
     moves: Vec<i64>,
     bench: Bench,
     /// The prefetches that the next chain is to issue.
-    ahead: Vec<(Code, Place)>,
+    ahead: Vec<(Code, ChunkPointer)>,
     /// The sinks of the next chunk.
     sinks: Vec<Sink>,
     /// The walker. Variables outside the tape's space must be set in it.
@@ -130,7 +130,8 @@ impl<'t> Machine<'t> {
         for (value, register) in &self.tape.given {
             match *register {
                 ACCUMULATOR => {
-                    self.at[*value] = At::Own(Place::elements(sums.as_ptr().cast_mut().cast()))
+                    self.at[*value] =
+                        At::Own(ChunkPointer::elements(sums.as_ptr().cast_mut().cast()))
                 }
                 register => self.registers[register].elements_mut::<u8>()[..sums.len()].fill(1),
             }
@@ -267,7 +268,7 @@ impl<'t> Machine<'t> {
 
     /// Runs one step into `out`, which is like its register. Returns the number of elements
     /// written: 1 if they are all the same.
-    fn step(&mut self, step: &Step, start: usize, out: &mut [u8]) -> usize {
+    fn step(&mut self, step: &TapeStep, start: usize, out: &mut [u8]) -> usize {
         let tape = self.tape;
         let dtype = tape.dtypes[step.value];
         let length = match &step.action {
@@ -420,7 +421,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Runs a step over one period of its value, and repeats that as far as chunks reach.
-    fn repeat(&mut self, step: &Step, period: usize) {
+    fn repeat(&mut self, step: &TapeStep, period: usize) {
         let dtype = self.tape.dtypes[step.value];
         let size = dtype.size();
         let mut register = std::mem::take(&mut self.registers[step.register]);

@@ -4,7 +4,7 @@ use super::bind::Bench;
 use crate::cpu::loops::walk::Walker;
 use crate::cpu::memory::Register;
 use crate::cpu::vector::number::{from_scalar, typed};
-use crate::cpu::vector::strip::Place;
+use crate::cpu::vector::strip::ChunkPointer;
 use tile_compiler::native::Tape;
 
 /// The place of a value's elements for the current chunk.
@@ -21,7 +21,7 @@ pub(super) enum At {
     Operand(usize, usize),
     /// In memory that only this thread uses during the chunk: sums that were lent, or an output's
     /// part for the chunk.
-    Own(Place),
+    Own(ChunkPointer),
 }
 
 /// The elements of a register that are set, for a value that is the same for the whole chunk.

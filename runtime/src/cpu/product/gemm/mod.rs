@@ -283,8 +283,9 @@ pub fn product<T: Float>(
     let kernels = T::kernels();
     let work = size.m.saturating_mul(size.n).saturating_mul(size.k);
     let threads = pool::threads();
-    let product =
-        |batch: usize, threads: usize| Product { size, kernels, a, b, store, batch, threads }.run();
+    let product = |batch: usize, threads: usize| {
+        BatchProduct { size, kernels, a, b, store, batch, threads }.run()
+    };
     if work.saturating_mul(size.batch) < PARALLEL_WORK || threads == 1 {
         (0..size.batch).for_each(|batch| product(batch, 1));
     } else if size.batch >= 4 * threads || work < PARALLEL_WORK {
@@ -311,7 +312,7 @@ fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
 }
 
 /// The product of one batch.
-struct Product<'a, T: Float, A, B, S> {
+struct BatchProduct<'a, T: Float, A, B, S> {
     size: Size,
     kernels: Kernels<T>,
     a: &'a A,
@@ -321,7 +322,7 @@ struct Product<'a, T: Float, A, B, S> {
     threads: usize,
 }
 
-impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
+impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, S> {
     fn run(&self) {
         let Size { n, k, .. } = self.size;
         let b = match self.b {

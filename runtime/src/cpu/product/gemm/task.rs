@@ -2,7 +2,7 @@
 
 use super::kernel::{Float, Kernels, Layout, Run, Strided, panel_stride};
 use super::pack::{Pack, Panel, View};
-use super::{BLOCK_BYTES, NC, Product, Store, TOGETHER_BYTES, Tile, scratch};
+use super::{BLOCK_BYTES, BatchProduct, NC, Store, TOGETHER_BYTES, Tile, scratch};
 use std::ops::Range;
 
 /// From this many columns on, a task packs its rows of A even where it could read them in place:
@@ -19,7 +19,7 @@ pub enum Panels<'a, T> {
 
 /// Some panels of rows × some columns of one product.
 pub struct Task<'a, T: Float, A, B, S> {
-    pub product: &'a Product<'a, T, A, B, S>,
+    pub product: &'a BatchProduct<'a, T, A, B, S>,
     /// The panels of A. None is higher than the kernels.
     pub rows: Vec<Range<usize>>,
     /// The columns. The start is a whole number of kernels after the first column of `b`.
@@ -36,7 +36,7 @@ struct Left<T> {
 
 impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     pub fn run(&self) {
-        let Product { batch, store, .. } = self.product;
+        let BatchProduct { batch, store, .. } = self.product;
         let lanes = self.product.kernels.lanes;
         let place = match &self.rows[..] {
             // Kernels write whole vectors.
@@ -159,7 +159,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         lefts: &mut Vec<Left<T>>,
         runs: &mut Vec<Run>,
     ) {
-        let Product { kernels, a, batch, .. } = self.product;
+        let BatchProduct { kernels, a, batch, .. } = self.product;
         lefts.clear();
         if let Some(window) = a.window()
             && let [first, .., last] | [first @ last] = &self.rows[..]
@@ -242,7 +242,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         c: *mut T,
         stride: usize,
     ) {
-        let Product { kernels, .. } = self.product;
+        let BatchProduct { kernels, .. } = self.product;
         let lanes = kernels.lanes;
         for start in columns.clone().step_by(kernels.columns()) {
             let (vectors, b, b_stride) = match self.b {

@@ -188,7 +188,7 @@ fn instruction_sets() {
         // SAFETY: rows follow each other, and there is one product of one batch.
         let store = unsafe { Rows::new(&mut got, 0, size.n) };
         let b = Right::Now(&right);
-        Product { size, kernels, a: &left, b, store: &store, batch: 0, threads: 1 }.run();
+        BatchProduct { size, kernels, a: &left, b, store: &store, batch: 0, threads: 1 }.run();
         assert_eq!(got, want);
     }
 }
