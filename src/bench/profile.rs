@@ -60,22 +60,20 @@ impl Profile {
         for (run, trace) in traces.iter().enumerate() {
             trace.launches.iter().for_each(|launch| times[launch.step][run] += launch.seconds);
         }
-        let step = |(number, ((step, launches), times)): (
-            usize,
-            ((&plan::Step, u64), &mut Vec<f64>),
-        )| {
-            let cost = plan.step_cost(step);
-            StepProfile {
-                number,
-                value: step.name(),
-                kernel: plan.routines[step.routine].name.clone(),
-                tuned: plan.routines[step.routine].choice == Choice::Tuned,
-                launches,
-                seconds: median(times),
-                flops: cost.flops.saturating_mul(launches),
-                bytes: cost.bytes.saturating_mul(launches),
-            }
-        };
+        let step =
+            |(number, ((step, launches), times)): (usize, ((&plan::Step, u64), &mut Vec<f64>))| {
+                let cost = plan.step_cost(step);
+                StepProfile {
+                    number,
+                    value: step.name(),
+                    kernel: plan.routines[step.routine].name.clone(),
+                    tuned: plan.routines[step.routine].choice == Choice::Tuned,
+                    launches,
+                    seconds: median(times),
+                    flops: cost.flops.saturating_mul(launches),
+                    bytes: cost.bytes.saturating_mul(launches),
+                }
+            };
         let steps =
             plan.steps.iter().zip(plan.turns()).zip(&mut times).enumerate().map(step).collect();
         let mut handing_over: Vec<f64> =

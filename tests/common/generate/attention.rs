@@ -3,7 +3,7 @@
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::{Aggregation, Op};
+use tile_compiler::graph::{Aggregation, Graph, Op};
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 use tile_compiler::tensor::TensorType;
 
@@ -54,7 +54,10 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
             if choices.once_in(2) {
                 // As in a softmax's gradient: these sums are also those of the rows' gradients
                 // times the first product.
-                let sums = of_rows(builder, Aggregation::Sum, both);
+                let sums = match choices.once_in(2) {
+                    true => of_rows(builder, Aggregation::Sum, both),
+                    false => sizes.sum_of_products(builder, weights, others),
+                };
                 let rest = builder.binary(BinaryOp::Sub, others, sums);
                 both = builder.binary(BinaryOp::Mul, weights, rest);
             }
@@ -72,6 +75,19 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
         }
         1 => _ = sizes.product_over_rows(builder, weights, &of_rows_too, columns),
         _ => _ = sizes.product(builder, weights, &v, columns),
+    }
+    if choices.once_in(2) {
+        remove_constraints(&mut builder.graph);
+    }
+}
+
+/// Removes the constraints of all contractions, which the ranges of their variables imply.
+/// Gradients have none.
+fn remove_constraints(graph: &mut Graph) {
+    for id in graph.ids().collect::<Vec<_>>() {
+        if let Op::Contraction(contraction) = &mut graph.node_mut(id).op {
+            contraction.constraints.clear();
+        }
     }
 }
 
@@ -138,6 +154,20 @@ impl Sizes {
         let result = vec![batch, rows, heads, columns];
         let extents = [batch, heads, rows, columns, points];
         contract(builder, Aggregation::Sum, &extents, (&place, result), &[read, v.at(4, 3)])
+    }
+
+    /// Adds `S[b, h, t, 0] = +(W[b, h, t, s] * D[b, h, t, s])`.
+    fn sum_of_products(&self, builder: &mut Builder, weights: Value, others: Value) -> Value {
+        let Sizes { batch, heads, rows, points } = *self;
+        let place = [Affine::var(0), Affine::var(1), Affine::var(2), Affine::constant(0)];
+        let read = |value: Value| (value, [0, 1, 2, 3].map(Affine::var).to_vec());
+        contract(
+            builder,
+            Aggregation::Sum,
+            &[batch, heads, rows, points],
+            (&place, vec![batch, heads, rows, 1]),
+            &[read(weights), read(others)],
+        )
     }
 
     /// Adds `Y[b, h, s, e] = +(W[b, h, t, s] * D[b, h, t, e])`.
