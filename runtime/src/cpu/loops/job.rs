@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, Sink};
 use super::runner::Runner;
-use crate::cpu::memory::{Launch, Output, Shared, bytes_of, elements, elements_mut};
+use crate::cpu::memory::{Launch, Output, Shared, elements, elements_mut};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::threads::pool;
 use crate::cpu::vector::number::Number;
@@ -191,7 +191,12 @@ impl<'a> Job<'a> {
                     // SAFETY: each place is finished by one thread only, so no other part in use
                     // shares these elements.
                     let out = unsafe { bytes.slice(range) };
-                    epilogue.run_fused(fused, start, elements(bytes_of(values)), elements_mut(out));
+                    epilogue.run_fused(
+                        fused,
+                        start,
+                        elements(bytemuck::cast_slice(values)),
+                        elements_mut(out),
+                    );
                 }
                 None => {
                     // SAFETY: `values` are borrowed until the chunk is finished, and later chunks

@@ -7,12 +7,13 @@ mod state;
 use super::fused;
 use super::runner::Runner;
 use super::walk::Walker;
-use crate::cpu::memory::{Launch, Operand, Plain, Register, bytes_of, elements_mut};
+use crate::cpu::memory::{Launch, Operand, Register, elements_mut};
 use crate::cpu::vector;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
 use crate::cpu::vector::strip::{self, ChunkPointer, Code};
 use bind::Bench;
+use bytemuck::Pod;
 pub use state::State;
 use state::{At, Spread};
 use tile_compiler::dtype::DType;
@@ -98,7 +99,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Returns a register for the caller to fill.
-    pub fn given<T: Plain>(&mut self, register: usize) -> &mut [T] {
+    pub fn given<T: Pod>(&mut self, register: usize) -> &mut [T] {
         for (value, _) in self.tape.given.iter().filter(|(_, given)| *given == register) {
             self.at[*value] = At::Register(register);
         }
@@ -126,7 +127,7 @@ impl<'t> Machine<'t> {
     /// # Safety
     /// - `sums` must stay borrowed until the machine is lent or given other values. Only a machine
     ///   that is not used any more need not get others.
-    pub unsafe fn lend<T: Plain>(&mut self, sums: &[T]) {
+    pub unsafe fn lend<T: Pod>(&mut self, sums: &[T]) {
         for (value, register) in &self.tape.given {
             match *register {
                 ACCUMULATOR => {
@@ -161,7 +162,7 @@ impl<'t> Machine<'t> {
     /// Returns the bytes of all elements of a result in the last chunk.
     pub fn bytes(&mut self, result: Value) -> &[u8] {
         self.widen(result, self.length);
-        typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result)))
+        typed!(self.tape.dtypes[result], T => bytemuck::cast_slice(self.value::<T>(result)))
     }
 
     /// Returns the bytes of a result of the last chunk that is the same all over each row, and the
@@ -169,7 +170,10 @@ impl<'t> Machine<'t> {
     pub fn bytes_of_rows(&mut self, result: Value, row_length: usize) -> (&[u8], usize) {
         let length = if self.extent(result) == self.length { row_length } else { 1 };
         self.widen(result, self.rows);
-        (typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result))), length)
+        (
+            typed!(self.tape.dtypes[result], T => bytemuck::cast_slice(self.value::<T>(result))),
+            length,
+        )
     }
 
     /// Evaluates `length` points from `start` on: one of the tape's chunks, or a part of it.

@@ -32,8 +32,9 @@ pub use pack::{Axis, Gather, Pack, Panel, Places, View};
 pub use packed::Packed;
 pub use window::{Coordinate, Frame, Window};
 
-use crate::cpu::memory::{CACHES, Plain, Shared, bytes, scratch};
+use crate::cpu::memory::{CACHES, Shared, bytes, scratch};
 use crate::cpu::threads::pool;
+use bytemuck::Pod;
 use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};
@@ -139,7 +140,7 @@ impl<'a, T> Tile<'a, T> {
     /// Calls `f` with the sums of some rows, row by row, contiguous.
     pub fn together(&self, rows: Range<usize>, f: impl FnOnce(&[T]))
     where
-        T: Plain,
+        T: Pod,
     {
         let width = self.columns.len();
         let sums = &self.data[(rows.start - self.rows.start) * self.stride..];
