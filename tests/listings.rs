@@ -65,7 +65,8 @@ fn products_of_matrices_pass_the_tools_of_every_language() {
             let unit = MatrixUnit { size, factors, subgroup: 32 };
             let profile = Profile { matrices: vec![unit], ..Profile::apple() };
             let plan = pipeline::plan(&graph, &profile).unwrap();
-            let Some(Work::Nest(nest)) = plan.routines.last().map(|routine| &routine.work) else {
+            let Some(Work::Nest(nest)) = plan.routines.iter().last().map(|routine| &routine.work)
+            else {
                 panic!("no nest")
             };
             let mut schedules = candidates(nest, &profile).into_iter();

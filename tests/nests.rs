@@ -5,17 +5,18 @@ mod common;
 
 use common::generate::{self, Case, config, difference};
 use proptest::prelude::*;
+use tile_compiler::dense::Dense;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
 use tile_compiler::interpret::{self, nest};
 use tile_compiler::pipeline;
-use tile_compiler::plan::{Content, Launch, Plan, PlanError, Work};
+use tile_compiler::plan::{BufferId, Content, Launch, Plan, PlanError, Work};
 use tile_compiler::profile::{Profile, Rates};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 /// Runs a plan's nests on their reference.
 fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
-    let mut memory: Vec<Tensor> = plan
+    let mut memory: Dense<BufferId, Tensor> = plan
         .buffers
         .iter()
         .map(|buffer| match &buffer.content {
@@ -31,7 +32,7 @@ fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
         let Work::Nest(of) = &plan.routines[launch.step.routine].work else {
             return Err("a generator".to_owned());
         };
-        let reshaped = |(&id, ty): (&usize, _)| {
+        let reshaped = |(&id, ty): (&BufferId, _)| {
             Tensor::from_bytes(Clone::clone(ty), memory[id].bytes().to_vec()).unwrap()
         };
         let operands: Vec<Tensor> =

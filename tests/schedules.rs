@@ -3,6 +3,7 @@
 //! interpreter.
 
 use proptest::prelude::*;
+use tile_compiler::dense::Dense;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::emit;
 use tile_compiler::graph::Graph;
@@ -11,7 +12,7 @@ use tile_compiler::kernel::Shared;
 use tile_compiler::lower::{Binding, Bindings, lower};
 use tile_compiler::passes::narrow;
 use tile_compiler::pipeline;
-use tile_compiler::plan::{Content, Plan, Work};
+use tile_compiler::plan::{BufferId, Content, Plan, Work};
 use tile_compiler::profile::{MatrixUnit, Profile, Rates};
 use tile_compiler::schedule::{Schedule, candidates, kernel};
 use tile_compiler::tensor::{Tensor, TensorType};
@@ -243,7 +244,7 @@ fn run(
         Content::Constant(tensor) => bytes(tensor),
         _ => vec![0; buffer.bytes() as usize],
     });
-    let mut memory: Vec<Vec<u8>> = contents.collect();
+    let mut memory: Dense<BufferId, Vec<u8>> = contents.collect();
     for (port, (_, tensor)) in plan.inputs.iter().zip(given) {
         memory[port.buffer] = bytes(tensor);
     }

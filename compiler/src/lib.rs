@@ -6,6 +6,7 @@
 
 pub mod affine;
 pub mod cursor;
+pub mod dense;
 pub mod dtype;
 #[cfg(feature = "emit")]
 pub mod emit;

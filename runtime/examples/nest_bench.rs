@@ -7,10 +7,11 @@
 
 use std::error::Error;
 use std::time::Instant;
+use tile_compiler::dense::Dense;
 use tile_compiler::lower::{Bindings, lower};
 use tile_compiler::nest::Nest;
 use tile_compiler::pipeline;
-use tile_compiler::plan::{Content, Work};
+use tile_compiler::plan::{BufferId, Content, Work};
 use tile_compiler::profile::Profile;
 use tile_runtime::cpu;
 
@@ -107,7 +108,8 @@ fn measure(
         .graph;
     pipeline::optimise(&mut graph);
     let plan = pipeline::plan(&graph, &Profile::cpu())?;
-    let mut buffers: Vec<Vec<f64>> = plan.buffers.iter().map(|b| memory(b.bytes())).collect();
+    let mut buffers: Dense<BufferId, Vec<f64>> =
+        plan.buffers.iter().map(|b| memory(b.bytes())).collect();
     let lasting = plan.buffers.iter().filter(|b| !matches!(b.content, Content::Temporary { .. }));
     let moved: u64 = lasting.map(|b| b.bytes()).sum();
     let (from, mut to) = (memory(64 << 20), memory(64 << 20));

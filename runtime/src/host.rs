@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Plan};
 use tile_compiler::tensor::zeroed;
 
@@ -12,9 +13,9 @@ pub struct Memory {
     /// The slots, followed by the plan's other buffers.
     blocks: Vec<Block>,
     /// The index in `blocks` of each of the plan's buffers. `None` for a buffer without memory.
-    place: Vec<Option<usize>>,
+    place: Dense<BufferId, Option<usize>>,
     /// The size of each buffer.
-    bytes: Vec<usize>,
+    bytes: Dense<BufferId, usize>,
 }
 
 impl Memory {
@@ -24,8 +25,8 @@ impl Memory {
         for &bytes in &plan.slots {
             blocks.push(allocate(bytes, device, &"intermediate results")?);
         }
-        let mut place = Vec::new();
-        for (id, buffer) in plan.buffers.iter().enumerate() {
+        let mut place: Dense<BufferId, Option<usize>> = Dense::default();
+        for (id, buffer) in plan.buffers.enumerate() {
             place.push(match buffer.content {
                 Content::Carried => None,
                 _ if without.contains(&id) => None,

@@ -58,7 +58,7 @@ pub fn of_plan(plan: &Plan, without: &[BufferId], store: &Store) -> u64 {
         );
         !elsewhere && !without.contains(id)
     };
-    let buffers = plan.buffers.iter().enumerate().filter(takes).map(|(_, buffer)| buffer.bytes());
+    let buffers = plan.buffers.enumerate().filter(takes).map(|(_, buffer)| buffer.bytes());
     let outputs = plan.outputs.iter().map(|port| bytes(&port.ty));
     plan.slots.iter().copied().chain(buffers).chain(outputs).fold(0, u64::saturating_add)
 }

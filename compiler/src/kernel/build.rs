@@ -7,6 +7,7 @@ use super::{
     Access, Buffer, Expr, Invalid, Kernel, Matrix, MatrixAddress, Role, Shared, Stmt, Type,
     Variable, VariableId,
 };
+use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::scalar::BinaryOp;
 
@@ -50,7 +51,7 @@ impl Builder {
             shared: Vec::new(),
             matrices: Vec::new(),
             steps: Vec::new(),
-            variables: Vec::new(),
+            variables: Dense::default(),
             body: Vec::new(),
         };
         Builder { kernel, block: Vec::new(), names: HashMap::new(), mistake: None }
@@ -239,8 +240,7 @@ impl Builder {
             Type::I32
         });
         let name = self.unique(name);
-        self.kernel.variables.push(Variable { name, ty });
-        self.kernel.variables.len() - 1
+        self.kernel.variables.push(Variable { name, ty })
     }
 
     fn mistake(&mut self, mistake: Invalid) {

@@ -39,6 +39,7 @@ pub use build::Builder;
 pub use types::{is_native_binary, is_native_unary};
 pub use verify::Invalid;
 
+use crate::dense::{Dense, id};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
@@ -124,8 +125,10 @@ pub struct MatrixAddress {
     pub pitch: u32,
 }
 
-/// A variable's number: its position in [`Kernel::variables`].
-pub type VariableId = usize;
+id! {
+    /// A variable's number: its position in [`Kernel::variables`].
+    VariableId
+}
 
 /// A `Let`, a `Var` or a loop counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -274,6 +277,6 @@ pub struct Kernel {
     /// loop of the plan around the kernel, outermost first. The binding number is the number of
     /// buffers plus the position here, in group 0; each is a uniform u32.
     pub steps: Vec<String>,
-    pub variables: Vec<Variable>,
+    pub variables: Dense<VariableId, Variable>,
     pub body: Vec<Stmt>,
 }

@@ -8,6 +8,7 @@ use super::{
     Variable, VariableId,
 };
 use crate::cursor::ParseError;
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
@@ -35,7 +36,7 @@ impl Kernel {
             shared: Vec::new(),
             matrices: Vec::new(),
             steps: Vec::new(),
-            variables: Vec::new(),
+            variables: Dense::default(),
             body: Vec::new(),
         };
         let mut parser = Parser { rest: text, names: HashMap::new(), kernel };
@@ -223,8 +224,7 @@ impl<'a> Parser<'a> {
     }
 
     fn declare(&mut self, name: &'a str, ty: Type) -> VariableId {
-        let id = self.kernel.variables.len();
-        self.kernel.variables.push(Variable { name: name.to_string(), ty });
+        let id = self.kernel.variables.push(Variable { name: name.to_string(), ty });
         self.names.insert(name, Named::Variable(id));
         id
     }

@@ -30,7 +30,7 @@ fn the_text_form_parses_back() {
     kernel.verify().unwrap();
     assert_eq!(kernel.to_string(), SUM);
     assert_eq!(
-        kernel.variables[1],
+        kernel.variables.iter().nth(1).unwrap().clone(),
         Variable { name: "total".into(), ty: Type::scalar(DType::F32) }
     );
 }

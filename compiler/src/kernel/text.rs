@@ -30,7 +30,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Access, Builtin, Expr, Kernel, MatrixAddress, Role, Stmt, Type};
+use super::{Access, Builtin, Expr, Kernel, MatrixAddress, Role, Stmt, Type, VariableId};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::BinaryOp;
 
@@ -153,7 +153,7 @@ pub(super) struct StmtText<'a>(pub &'a Kernel, pub &'a Stmt);
 impl Display for StmtText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let StmtText(kernel, stmt) = *self;
-        let variable = |id| name(&kernel.variables, id, |v| &v.name);
+        let variable = |id| kernel.variable_name(id);
         let text = |expr| ExprText(kernel, expr);
         let matrix = |number| name(&kernel.matrices, number, |m| &m.name);
         let place = |place: &MatrixAddress| {
@@ -214,6 +214,11 @@ fn name<T>(items: &[T], at: usize, name: impl Fn(&T) -> &String) -> &str {
 }
 
 impl Kernel {
+    /// Returns the name of a variable, or `?` if there is none.
+    fn variable_name(&self, id: VariableId) -> &str {
+        self.variables.get(id).map_or("?", |variable| &variable.name)
+    }
+
     fn block(&self, f: &mut Formatter<'_>, block: &[Stmt], depth: usize) -> fmt::Result {
         for stmt in block {
             indent(f, depth)?;
@@ -241,7 +246,7 @@ impl Kernel {
         let text = |expr| ExprText(self, expr);
         match expr {
             Expr::Literal(scalar) => literal(f, *scalar),
-            Expr::Variable(id) => f.write_str(name(&self.variables, *id, |v| &v.name)),
+            Expr::Variable(id) => f.write_str(self.variable_name(*id)),
             Expr::Builtin(Builtin::WorkgroupId(axis)) => write!(f, "workgroup.{}", lane(*axis)),
             Expr::Builtin(Builtin::LocalId(axis)) => write!(f, "local.{}", lane(*axis)),
             Expr::Builtin(Builtin::Subgroup) => write!(f, "subgroup.id"),

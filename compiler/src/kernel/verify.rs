@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::text::{StmtText, is_reserved};
 use super::types::{is_collective, is_native};
 use super::{Access, Builtin, Expr, Kernel, MatrixAddress, Role, Stmt, Type, VariableId};
+use crate::dense::Dense;
 use crate::dtype::DType;
 
 /// The reason that a kernel is invalid.
@@ -81,13 +82,11 @@ impl Kernel {
     }
 
     fn statements(&self) -> Result<(), String> {
-        let mut walk = Walk { kernel: self, declared: Vec::with_capacity(self.variables.len()) };
+        let mut walk = Walk { kernel: self, declared: Dense::default() };
         walk.block(&self.body, true)?;
-        match walk.declared.len() == self.variables.len() {
-            true => Ok(()),
-            false => {
-                Err(format!("`{}` is never declared", self.variables[walk.declared.len()].name))
-            }
+        match self.variables.get(walk.declared.next_id()) {
+            None => Ok(()),
+            Some(variable) => Err(format!("`{}` is never declared", variable.name)),
         }
     }
 }
@@ -116,7 +115,7 @@ struct Declared {
 struct Walk<'a> {
     kernel: &'a Kernel,
     /// The variables declared so far, by number.
-    declared: Vec<Declared>,
+    declared: Dense<VariableId, Declared>,
 }
 
 impl Walk<'_> {
@@ -126,7 +125,7 @@ impl Walk<'_> {
         for stmt in block {
             self.stmt(stmt, uniform)?;
         }
-        self.declared[first..].iter_mut().for_each(|d| d.in_scope = false);
+        self.declared.iter_mut().skip(first).for_each(|d| d.in_scope = false);
         Ok(())
     }
 
@@ -251,7 +250,7 @@ impl Walk<'_> {
     fn check_declaration(&self, id: VariableId, ty: Type) -> Result<(), String> {
         match self.kernel.variables.get(id) {
             None => Err(format!("there is no variable number {id}")),
-            Some(variable) if id != self.declared.len() => Err(format!(
+            Some(variable) if id != self.declared.next_id() => Err(format!(
                 "`{}` is declared twice, or not in the order of its number",
                 variable.name
             )),

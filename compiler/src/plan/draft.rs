@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use tile_lang::budget::Exceeded;
 
+use crate::dense::Dense;
 use crate::graph::{Graph, NodeId};
 use crate::profile::Profile;
 use crate::tensor::TensorType;
@@ -15,7 +16,7 @@ use super::{Buffer, BufferId, Content, Loop, PlanError, Port, Work};
 pub(crate) struct Draft<'g> {
     pub(super) graph: &'g Graph,
     pub(super) profile: &'g Profile,
-    pub(super) buffers: Vec<Buffer>,
+    pub(super) buffers: Dense<BufferId, Buffer>,
     pub(super) prelude: Vec<DraftStep<'g>>,
     pub(super) steps: Vec<DraftStep<'g>>,
     pub(super) loops: Vec<Loop>,
@@ -64,7 +65,7 @@ impl<'g> Draft<'g> {
         Draft {
             graph,
             profile,
-            buffers: Vec::new(),
+            buffers: Dense::default(),
             prelude: Vec::new(),
             steps: Vec::new(),
             loops: Vec::new(),
@@ -97,8 +98,7 @@ impl<'g> Draft<'g> {
                 device: self.profile.name.clone(),
             });
         }
-        self.buffers.push(buffer);
-        Ok(self.buffers.len() - 1)
+        Ok(self.buffers.push(buffer))
     }
 
     /// Checks every nest, and the order in which steps read and write buffers.

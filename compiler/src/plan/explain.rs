@@ -5,7 +5,8 @@
 use std::fmt;
 
 use super::text::{bytes, counted, scaled, seconds};
-use super::{Plan, Routine, Step, Work};
+use super::{BufferId, Plan, Routine, Step, Work};
+use crate::dense::Dense;
 use crate::kernel::Kernel;
 use crate::nest::{Axis, Nest};
 use crate::profile::Rates;
@@ -47,7 +48,7 @@ impl fmt::Display for Explanation<'_> {
             plan.profile.name,
             seconds(launch)
         )?;
-        let mut first_step = vec![None; plan.routines.len()];
+        let mut first_step = Dense::of(None, plan.routines.len());
         let names = plan.buffer_names();
         for (number, step) in plan.all_steps().enumerate() {
             let known = *first_step[step.routine].get_or_insert(number);
@@ -95,8 +96,8 @@ impl fmt::Display for Explanation<'_> {
 
 /// Returns the name, the type and the traffic of each tensor that a step reads, and then of each
 /// that it writes.
-fn tensors(plan: &Plan, names: &[String], step: &Step) -> Vec<[String; 3]> {
-    let tensor = |(number, &id): (usize, &usize)| {
+fn tensors(plan: &Plan, names: &Dense<BufferId, String>, step: &Step) -> Vec<[String; 3]> {
+    let tensor = |(number, &id): (usize, &BufferId)| {
         let used = bytes(plan.used(step, number));
         let rest = match number < step.operands.len() {
             true => used,

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::{Buffer, BufferId, Content, Loop, Port, Work};
+use crate::dense::Dense;
 
 /// The work of a step, and the buffers that it is bound to.
 pub(super) struct BoundWork<'a> {
@@ -14,7 +15,7 @@ pub(super) struct BoundWork<'a> {
 
 /// The steps of a plan or a draft, and the buffers between them.
 pub(super) struct Flow<'a> {
-    pub buffers: &'a [Buffer],
+    pub buffers: &'a Dense<BufferId, Buffer>,
     pub prelude: &'a [BoundWork<'a>],
     pub steps: &'a [BoundWork<'a>],
     pub loops: &'a [Loop],
@@ -31,8 +32,8 @@ impl Flow<'_> {
         let mut memory = Memory {
             flow: self,
             holds: self.buffers.iter().map(is_given).collect(),
-            is_overwritten: vec![false; self.buffers.len()],
-            writer: vec![None; self.buffers.len()],
+            is_overwritten: Dense::of(false, self.buffers.len()),
+            writer: Dense::of(None, self.buffers.len()),
         };
         for (number, step) in self.prelude.iter().enumerate() {
             memory
@@ -50,11 +51,11 @@ impl Flow<'_> {
 struct Memory<'a> {
     flow: &'a Flow<'a>,
     /// For each buffer: whether its value is in memory.
-    holds: Vec<bool>,
+    holds: Dense<BufferId, bool>,
     /// For each buffer: whether the next value of the weight has taken its place.
-    is_overwritten: Vec<bool>,
+    is_overwritten: Dense<BufferId, bool>,
     /// For each buffer: the step that writes it.
-    writer: Vec<Option<usize>>,
+    writer: Dense<BufferId, Option<usize>>,
 }
 
 impl Memory<'_> {

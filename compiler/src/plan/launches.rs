@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{BufferId, Carry, Loop, Plan, Step};
+use crate::dense::Dense;
 
 /// A step at one turn of each loop around it.
 pub struct Launch<'a> {
@@ -23,7 +24,7 @@ struct Walk<'p, F> {
     launch: F,
     turns: Vec<usize>,
     /// For each buffer: the buffer that it stands for.
-    real: Vec<BufferId>,
+    real: Dense<BufferId, BufferId>,
     /// The resolved buffers of the current launch.
     buffers: Vec<BufferId>,
 }
@@ -55,7 +56,7 @@ impl Plan {
     where
         F: FnMut(&Launch) -> Result<(), E>,
     {
-        let real = (0..self.buffers.len()).collect();
+        let real = self.buffers.ids().collect();
         let mut walk = Walk { steps, launch, turns: Vec::new(), real, buffers: Vec::new() };
         walk.run(0..steps.len(), loops)
     }

@@ -9,7 +9,8 @@
 
 use tile_lang::Budget;
 
-use super::{Content, Loop, Plan, PlanError};
+use super::{BufferId, Content, Loop, Plan, PlanError};
+use crate::dense::Dense;
 
 /// Assigns memory to the tensors of a plan that pass between its steps.
 pub(crate) fn memory(mut plan: Plan, budget: &Budget) -> Result<Plan, PlanError> {
@@ -23,7 +24,7 @@ pub(crate) fn memory(mut plan: Plan, budget: &Budget) -> Result<Plan, PlanError>
 
 /// Assigns a slot to every temporary, and sets the plan's slot sizes.
 fn assign_slots(plan: &mut Plan) {
-    let mut lives: Vec<Option<Life>> = vec![None; plan.buffers.len()];
+    let mut lives: Lives = Dense::of(None, plan.buffers.len());
     for (number, step) in plan.all_steps().enumerate() {
         step.operands
             .iter()
@@ -47,7 +48,7 @@ fn assign_slots(plan: &mut Plan) {
     let mut free: Vec<usize> = Vec::new();
     let mut begin = vec![Vec::new(); count];
     let mut end = vec![Vec::new(); count];
-    for (buffer, life) in lives.iter().enumerate() {
+    for (buffer, life) in lives.enumerate() {
         if let Some(Life { first, last }) = *life {
             begin[first].push(buffer);
             end[last].push(buffer);
@@ -88,15 +89,18 @@ struct Life {
     last: usize,
 }
 
+/// The lifetime of each buffer that steps use.
+type Lives = Dense<BufferId, Option<Life>>;
+
 /// Extends a buffer's lifetime to a step.
-fn meet(lives: &mut [Option<Life>], buffer: usize, step: usize) {
+fn meet(lives: &mut Lives, buffer: BufferId, step: usize) {
     let life = lives[buffer].get_or_insert(Life { first: step, last: step });
     (life.first, life.last) = (life.first.min(step), life.last.max(step));
 }
 
 /// Extends lifetimes that reach into a loop or out of one, so that all its turns are covered.
 /// `ahead` steps precede [`Plan::steps`].
-fn extend(lives: &mut [Option<Life>], ahead: usize, around: &Loop) {
+fn extend(lives: &mut Lives, ahead: usize, around: &Loop) {
     around.loops.iter().for_each(|inner| extend(lives, ahead, inner));
     let (start, end) = (ahead + around.steps.start, ahead + around.steps.end - 1);
     for Life { first, last } in lives.iter_mut().flatten() {

@@ -57,6 +57,7 @@ pub(crate) use routines::{Scheduled, kernels, schedules};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::dense::{Dense, id};
 use crate::dtype::DType;
 use crate::kernel::Kernel;
 use crate::native::NativeProgram;
@@ -65,8 +66,10 @@ use crate::profile::Profile;
 use crate::schedule::{Choice, Schedule};
 use crate::tensor::{Tensor, TensorType};
 
-/// A buffer's number: its position in [`Plan::buffers`].
-pub type BufferId = usize;
+id! {
+    /// A buffer's number: its position in [`Plan::buffers`].
+    BufferId
+}
 
 /// The content of a buffer.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,8 +177,10 @@ impl Routine {
     }
 }
 
-/// A routine's number: its position in [`Plan::routines`].
-pub type RoutineId = usize;
+id! {
+    /// A routine's number: its position in [`Plan::routines`].
+    RoutineId
+}
 
 /// One launch in each turn of the loops around it. No step writes an empty tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -260,10 +265,10 @@ pub struct Plan {
     /// The name of the entry function.
     pub name: String,
     pub profile: Profile,
-    pub buffers: Vec<Buffer>,
+    pub buffers: Dense<BufferId, Buffer>,
     /// Bytes of each slot that temporaries share.
     pub slots: Vec<u64>,
-    pub routines: Vec<Routine>,
+    pub routines: Dense<RoutineId, Routine>,
     /// Steps that run before the others, in the first run and when a weight has changed.
     pub prelude: Vec<Step>,
     /// Steps of every run.

@@ -13,6 +13,7 @@
 
 use super::draft::{Draft, DraftStep};
 use super::{Buffer, BufferId, Content, Loop, Work};
+use crate::dense::Dense;
 
 /// Overwrites weights where possible.
 pub(crate) fn overwrite(mut draft: Draft) -> Draft {
@@ -41,7 +42,7 @@ pub(crate) fn overwrite(mut draft: Draft) -> Draft {
 fn behind_readers(
     steps: &mut [DraftStep],
     loops: &mut [Loop],
-    buffers: &[Buffer],
+    buffers: &Dense<BufferId, Buffer>,
     weight: BufferId,
     next: BufferId,
 ) -> Option<usize> {

@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::dense::Dense;
 use crate::native::NativeProgram;
 use crate::nest::Nest;
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, Choice, Schedule, ScheduleError, Tuned};
 
 use super::draft::{Draft, DraftStep, Names, Source};
-use super::{Content, Plan, PlanError, Routine, RoutineId, Step, Work};
+use super::{BufferId, Content, Plan, PlanError, Routine, RoutineId, Step, Work};
 
 /// Units of work for a new routine, and for each instruction of its nest.
 const ROUTINE_UNITS: u64 = 500;
@@ -32,7 +33,7 @@ pub(crate) fn schedules<'g>(
     let mut routines = Routines {
         profile: draft.profile,
         tuned,
-        all: Vec::new(),
+        all: Dense::default(),
         sources: Vec::new(),
         kept: kept(&draft),
         by_work: HashMap::new(),
@@ -61,11 +62,12 @@ pub(crate) fn schedules<'g>(
 }
 
 /// Returns for each buffer whether its value seldom changes from run to run.
-fn kept(draft: &Draft) -> Vec<bool> {
+fn kept(draft: &Draft) -> Dense<BufferId, bool> {
     let is_kept = |content: &Content| {
         matches!(content, Content::Weight | Content::Constant(_) | Content::Kept)
     };
-    let mut kept: Vec<bool> = draft.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
+    let mut kept: Dense<BufferId, bool> =
+        draft.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
     draft.updates.iter().for_each(|(weight, _)| kept[draft.weights[*weight].buffer] = false);
     kept
 }
@@ -96,10 +98,10 @@ pub(crate) fn kernels(scheduled: Scheduled) -> Result<Plan, PlanError> {
 struct Routines<'a, 'g> {
     profile: &'g Profile,
     tuned: &'a Tuned,
-    all: Vec<Routine>,
+    all: Dense<RoutineId, Routine>,
     sources: Vec<Source<'g>>,
     /// For each buffer, whether its value seldom changes.
-    kept: Vec<bool>,
+    kept: Dense<BufferId, bool>,
     /// The routine for each work and, for native programs, which operands are kept. The keys have
     /// no names.
     by_work: HashMap<(Work, Vec<bool>), RoutineId>,
@@ -170,8 +172,7 @@ impl<'g> Routines<'_, 'g> {
         if let Some(program) = &mut native {
             program.name.clone_from(&name);
         }
-        let number = self.all.len();
-        self.all.push(Routine {
+        let id = self.all.push(Routine {
             name,
             work,
             schedule,
@@ -180,9 +181,9 @@ impl<'g> Routines<'_, 'g> {
             native: native.map(Arc::new),
         });
         self.sources.push(source);
-        self.of_work.entry(key.0.clone()).or_default().push(number);
-        self.by_work.insert(key, number);
-        Ok(number)
+        self.of_work.entry(key.0.clone()).or_default().push(id);
+        self.by_work.insert(key, id);
+        Ok(id)
     }
 }
 

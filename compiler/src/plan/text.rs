@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Content, Loop, Plan, Port, Routine, Work};
+use super::{Buffer, BufferId, Content, Loop, Plan, Port, Routine, Work};
+use crate::dense::Dense;
 use crate::profile::Rates;
 
 /// Prints the totals, then a line for each step in order. The steps of a loop are indented below a
@@ -92,7 +93,7 @@ impl Plan {
         let mut headings = vec![Vec::new(); self.all_steps().count()];
         self.loops.iter().for_each(|around| head(around, ahead, 0, &mut headings));
         for (number, step) in self.all_steps().enumerate() {
-            let list = |of: &dyn Fn(usize) -> String, ids: &[usize]| {
+            let list = |of: &dyn Fn(BufferId) -> String, ids: &[BufferId]| {
                 ids.iter().map(|&id| of(id)).collect::<Vec<_>>().join(", ")
             };
             let tensors: Vec<u64> =
@@ -144,9 +145,9 @@ impl Plan {
     }
 
     /// Returns the name for readers of each buffer.
-    pub(super) fn buffer_names(&self) -> Vec<String> {
-        let constant = |id: usize| format!("constant {}", self.buffers[id].ty);
-        let mut names: Vec<String> = (0..self.buffers.len()).map(constant).collect();
+    pub(super) fn buffer_names(&self) -> Dense<BufferId, String> {
+        let constant = |buffer: &Buffer| format!("constant {}", buffer.ty);
+        let mut names: Dense<BufferId, String> = self.buffers.iter().map(constant).collect();
         for port in self.outputs.iter().chain(self.given()) {
             names[port.buffer].clone_from(&port.name);
         }
@@ -164,7 +165,7 @@ impl Plan {
     }
 
     /// Returns `f16[3]`, or `u8[3] as u32` if the device stores another type.
-    pub(super) fn stored_type(&self, id: usize) -> String {
+    pub(super) fn stored_type(&self, id: BufferId) -> String {
         let buffer = &self.buffers[id];
         match buffer.storage == buffer.ty.dtype {
             true => buffer.ty.to_string(),
@@ -173,7 +174,7 @@ impl Plan {
     }
 
     /// Returns the destination of a step's result.
-    pub(super) fn place(&self, id: usize) -> String {
+    pub(super) fn place(&self, id: BufferId) -> String {
         match &self.buffers[id].content {
             Content::Temporary { slot } => format!("slot {slot}"),
             Content::Kept => "kept".to_owned(),

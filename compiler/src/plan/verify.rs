@@ -36,7 +36,7 @@ impl Plan {
                 nest.verify().map_err(|invalid| invalid.to_string())?;
             }
         }
-        if self.all_steps().any(|step| step.routine >= self.routines.len()) {
+        if self.all_steps().any(|step| self.routines.get(step.routine).is_none()) {
             return Err("a step has an unknown routine".into());
         }
         let binding = |step| self.binding(step);
@@ -157,7 +157,9 @@ impl Slots<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RoutineId;
     use super::*;
+    use crate::dense::Id;
     use crate::graph::Graph;
     use crate::pipeline;
     use crate::profile::Profile;
@@ -219,9 +221,10 @@ graph g(%0) -> (Y = %4, H = %6)
         );
         let endless = fault(&|plan| plan.loops[0].length = 0);
         assert!(endless.starts_with("a loop of 0 turns"), "{endless}");
-        let bare = fault(&|plan| plan.routines[0].kernel = None);
-        assert_eq!(bare, format!("`{}` has no kernel", plan.routines[0].name));
-        let same = fault(&|plan| plan.routines[1].name = plan.routines[0].name.clone());
+        let [first, second] = [0, 1].map(RoutineId::new);
+        let bare = fault(&|plan| plan.routines[first].kernel = None);
+        assert_eq!(bare, format!("`{}` has no kernel", plan.routines[first].name));
+        let same = fault(&|plan| plan.routines[second].name = plan.routines[first].name.clone());
         assert!(same.starts_with("two routines have the name or the work of"), "{same}");
         let shared = fault(&|plan| {
             let slots = plan.buffers.iter_mut().filter_map(|buffer| match &mut buffer.content {

@@ -107,7 +107,10 @@ mod tests {
              {{ v0 = %0[{i}, {j}]; yield v0 }} : f32[8]\n"
         );
         let plan = pipeline::plan(&Graph::parse(&text).unwrap(), &Profile::generic()).unwrap();
-        let Work::Nest(nest) = &plan.routines[0].work else { panic!("a nest") };
+        let Some(Work::Nest(nest)) = plan.routines.iter().next().map(|routine| &routine.work)
+        else {
+            panic!("a nest")
+        };
         Key::of(nest)
     }
 

@@ -1,6 +1,7 @@
+use tile_compiler::dense::Id;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::kernel::Kernel;
-use tile_compiler::plan::{Buffer, BufferId, Content, Plan, Port, Routine, Step, Work};
+use tile_compiler::plan::{Buffer, BufferId, Content, Plan, Port, Routine, RoutineId, Step, Work};
 use tile_compiler::profile::Profile;
 use tile_compiler::schedule::Choice;
 use tile_compiler::tensor::{Tensor, TensorType};
@@ -41,13 +42,15 @@ fn routine(kernel: &str) -> Routine {
     }
 }
 
-fn step(operands: &[BufferId], routine: usize, outputs: &[BufferId]) -> Step {
+fn step(operands: &[usize], routine: usize, outputs: &[usize]) -> Step {
     let values = vec!["step".into(); outputs.len()];
-    Step { values, fused: vec![], routine, operands: operands.into(), outputs: outputs.into() }
+    let [operands, outputs] =
+        [operands, outputs].map(|numbers| numbers.iter().copied().map(BufferId::new).collect());
+    Step { values, fused: vec![], routine: RoutineId::new(routine), operands, outputs }
 }
 
-fn port(name: &str, dtype: DType, shape: &[usize], buffer: BufferId) -> Port {
-    Port { name: name.into(), ty: TensorType::new(dtype, shape), buffer }
+fn port(name: &str, dtype: DType, shape: &[usize], buffer: usize) -> Port {
+    Port { name: name.into(), ty: TensorType::new(dtype, shape), buffer: BufferId::new(buffer) }
 }
 
 /// `T = X * C; Y = T > 2; Z = T - X`, with X u8 and Y bool, both stored as u32. T lives in a slot
@@ -66,7 +69,8 @@ fn plan() -> Plan {
             buffer(DType::F32, DType::F32, Content::Temporary { slot: 0 }),
             buffer(DType::Bool, DType::U32, Content::Output),
             buffer(DType::F32, DType::F32, Content::Output),
-        ],
+        ]
+        .into(),
         slots: vec![32],
         routines: vec![
             routine(
@@ -101,7 +105,8 @@ fn plan() -> Plan {
                     }
                 }",
             ),
-        ],
+        ]
+        .into(),
         prelude: vec![],
         updates: vec![],
         loops: Vec::new(),
@@ -155,9 +160,11 @@ fn a_device_that_fails_says_why() {
             .unwrap_err()
             .to_string()
     };
+    let first = RoutineId::new(0);
     let mut unwritten = plan();
-    let scale = unwritten.routines[0].kernel.as_ref().unwrap().to_string();
-    unwritten.routines[0].kernel = Some(Kernel::parse(&scale.replace("i < 5", "i < 4")).unwrap());
+    let scale = unwritten.routines[first].kernel.as_ref().unwrap().to_string();
+    unwritten.routines[first].kernel =
+        Some(Kernel::parse(&scale.replace("i < 5", "i < 4")).unwrap());
     insta::assert_snapshot!(error(&Device::check(Profile::generic()), unwritten), @"internal error, please report it: kernel scale: bytes 16 to 20 of binding 2 are never written");
     let Ok(device) = Device::wgpu(0) else { return };
     let mut large = plan();
@@ -169,7 +176,7 @@ fn a_device_that_fails_says_why() {
     let text = "wgpu:0 failed to allocate the program's buffers: ";
     assert!(is_refused || error_of_large.starts_with(text), "{error_of_large}");
     let mut wide = plan();
-    wide.routines[0].kernel.as_mut().unwrap().workgroup = [1 << 14, 1, 1];
+    wide.routines[first].kernel.as_mut().unwrap().workgroup = [1 << 14, 1, 1];
     assert!(error(&device, wide).starts_with("wgpu:0 failed to compile the program's kernels: "));
 }
 

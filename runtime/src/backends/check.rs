@@ -1,6 +1,5 @@
 //! [`Check`]: the kernels of a shader profile under the kernel checker.
 
-use naga::Module;
 use tile_compiler::plan::{BufferId, Launch, Plan, Step};
 use tile_compiler::profile::Profile;
 
@@ -67,7 +66,7 @@ fn compile(plan: Plan, store: &Store) -> Result<Box<dyn Executable>, Error> {
 
 struct Checker {
     /// The modules of the plan's kernels.
-    modules: Vec<Module>,
+    modules: launch::Modules,
     /// Whether the prelude must run before the next run.
     stale: bool,
 }

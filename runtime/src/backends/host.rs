@@ -39,7 +39,7 @@ pub struct HostExecutable<E> {
 impl<E: Engine> HostExecutable<E> {
     pub fn new(plan: Plan, memory: Memory, engine: E) -> Result<HostExecutable<E>, Error> {
         let mut executable = HostExecutable { plan, memory, engine };
-        for id in 0..executable.plan.buffers.len() {
+        for id in executable.plan.buffers.ids() {
             if let Content::Constant(tensor) = &executable.plan.buffers[id].content {
                 let tensor = tensor.clone();
                 executable.fill(id, &tensor)?;

@@ -4,24 +4,28 @@
 use std::fmt::Display;
 
 use naga::Module;
+use tile_compiler::dense::Dense;
 use tile_compiler::emit;
 use tile_compiler::nest::{Nest, Output};
-use tile_compiler::plan::{Launch, Plan, Work};
+use tile_compiler::plan::{Launch, Plan, RoutineId, Work};
 
 use crate::backend::kernel;
 use crate::check::{self, Unwritten};
 use crate::error::Error;
 use crate::host::Memory;
 
-/// Emits the modules of a plan's kernels, by routine.
-pub fn modules(plan: &Plan) -> Result<Vec<Module>, Error> {
+/// The modules of a plan's kernels, by routine.
+pub type Modules = Dense<RoutineId, Module>;
+
+/// Emits the modules of a plan's kernels.
+pub fn modules(plan: &Plan) -> Result<Modules, Error> {
     plan.routines.iter().map(|routine| emit::module(kernel(routine)?).map_err(Error::bug)).collect()
 }
 
 /// Runs a launch's kernel. `modules` are the plan's.
 pub fn run(
     plan: &Plan,
-    modules: &[Module],
+    modules: &Modules,
     launch: &Launch,
     memory: &mut Memory,
 ) -> Result<(), Error> {

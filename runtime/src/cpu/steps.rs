@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use tile_compiler::plan::{BufferId, Content, Launch, Plan, Work};
+use tile_compiler::dense::Dense;
+use tile_compiler::plan::{BufferId, Content, Launch, Plan, RoutineId, Work};
 
 use super::prepared::{Packed, Prepared};
 use super::{Operand, Output};
@@ -54,10 +55,10 @@ impl Steps {
         let is_kept = |content: &Content| {
             matches!(content, Content::Weight | Content::Constant(_) | Content::Kept)
         };
-        let mut kept: Vec<bool> =
+        let mut kept: Dense<BufferId, bool> =
             plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
         plan.updates.iter().for_each(|(weight, _)| kept[plan.weights[*weight].buffer] = false);
-        let mut prepared: HashMap<usize, Arc<Prepared>> = HashMap::new();
+        let mut prepared: HashMap<RoutineId, Arc<Prepared>> = HashMap::new();
         let mut steps = Steps {
             ahead: vec![],
             steps: vec![],

@@ -6,9 +6,10 @@
 //! Samples of two contenders alternate, so that both see the same clock rate and the same
 //! neighbours, and their medians are compared.
 
+use tile_compiler::dense::Dense;
 use tile_compiler::interpret::nest::Written;
 use tile_compiler::nest::Nest;
-use tile_compiler::plan::{Buffer, Content, Loop, Plan, Port, Routine, Step, Work};
+use tile_compiler::plan::{Buffer, BufferId, Content, Loop, Plan, Port, Routine, Step, Work};
 use tile_compiler::profile::Profile;
 use tile_compiler::schedule::{Choice, Schedule, kernel};
 use tile_compiler::tensor::{Tensor, TensorType};
@@ -241,32 +242,22 @@ fn plan(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Option<Plan> {
     let buffer = |ty: &TensorType, content: Content| {
         Some(Buffer { ty: ty.clone(), storage: profile.storage(ty.dtype)?, content })
     };
-    let port = |prefix: &str, number: usize, ty: &TensorType, buffer: usize| Port {
+    let port = |prefix: &str, number: usize, ty: &TensorType, buffer: BufferId| Port {
         name: format!("{prefix}{number}"),
         ty: ty.clone(),
         buffer,
     };
-    let mut buffers: Vec<Buffer> =
+    let mut buffers: Dense<BufferId, Buffer> =
         nest.operands.iter().map(|ty| buffer(ty, Content::Weight)).collect::<Option<_>>()?;
-    let weights = nest
-        .operands
-        .iter()
-        .enumerate()
-        .map(|(number, ty)| port("in", number, ty, number))
-        .collect();
+    let operands: Vec<BufferId> = buffers.ids().collect();
+    let weights = nest.operands.iter().zip(&operands).enumerate();
+    let weights = weights.map(|(number, (ty, &id))| port("in", number, ty, id)).collect();
     let mut outputs = Vec::new();
     for (number, output) in nest.outputs.iter().enumerate() {
-        outputs.push(port("out", number, &output.ty, buffers.len()));
-        let content = output.over.map_or(Content::Output, |weight| Content::Over { weight });
-        buffers.push(buffer(&output.ty, content)?);
+        let over = output.over.map(|operand| Content::Over { weight: operands[operand] });
+        let id = buffers.push(buffer(&output.ty, over.unwrap_or(Content::Output))?);
+        outputs.push(port("out", number, &output.ty, id));
     }
-    let step = Step {
-        values: vec![nest.name.clone()],
-        fused: Vec::new(),
-        routine: 0,
-        operands: (0..nest.operands.len()).collect(),
-        outputs: (nest.operands.len()..buffers.len()).collect(),
-    };
     let around = |loops: Vec<Loop>, axis: usize| {
         vec![Loop { steps: 0..1, length: nest.axes[axis].extent, carries: Vec::new(), loops }]
     };
@@ -278,12 +269,20 @@ fn plan(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Option<Plan> {
         kernel: Some(kernel),
         native: None,
     };
+    let mut routines = Dense::default();
+    let step = Step {
+        values: vec![nest.name.clone()],
+        fused: Vec::new(),
+        routine: routines.push(routine),
+        operands,
+        outputs: outputs.iter().map(|port| port.buffer).collect(),
+    };
     Some(Plan {
         name: nest.name.clone(),
         profile: profile.clone(),
         buffers,
         slots: Vec::new(),
-        routines: vec![routine],
+        routines,
         prelude: Vec::new(),
         steps: vec![step],
         loops: nest.loops().rev().fold(Vec::new(), around),

@@ -23,10 +23,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tile_compiler::dense::Dense;
 use tile_compiler::graph::Graph;
 use tile_compiler::nest::Nest;
 use tile_compiler::pipeline::Options;
-use tile_compiler::plan::{Plan, Work};
+use tile_compiler::plan::{Plan, RoutineId, Work};
 use tile_compiler::schedule::{Key, Schedule, ranked};
 use tile_lang::Sources;
 
@@ -273,7 +274,7 @@ impl Hall<'_> {
     /// Returns the kernels to be searched, with the times of their defaults. Records the results of
     /// those that are known.
     fn qualify<'p>(&mut self, plan: &'p Plan) -> Result<Vec<Subject<'p>>, Error> {
-        let mut launches = vec![0u64; plan.routines.len()];
+        let mut launches: Dense<RoutineId, u64> = Dense::of(0, plan.routines.len());
         for (step, turns) in plan.steps.iter().zip(plan.turns()) {
             launches[step.routine] = launches[step.routine].saturating_add(turns);
         }

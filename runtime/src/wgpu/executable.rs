@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use tile_compiler::dense::Dense;
 use tile_compiler::dtype::DType;
 use tile_compiler::kernel::Kernel;
 use tile_compiler::plan::{self, BufferId, Content, Plan, Port, RoutineId};
@@ -35,7 +36,7 @@ pub struct GpuExecutable {
     pub plan: Plan,
     /// The memory of each of the plan's buffers. Temporaries in one slot share a buffer, and
     /// loop-carried values have none.
-    buffers: Vec<Option<Buffer>>,
+    buffers: Dense<BufferId, Option<Buffer>>,
     prelude: Vec<Launch>,
     pub(super) launches: Vec<Launch>,
     /// Whether the prelude must run before the next run.
@@ -88,7 +89,7 @@ const TURN_BYTES: u64 = 16;
 
 /// A buffer with outputs, and the mappable buffer for its copy.
 struct Readback {
-    source: usize,
+    source: BufferId,
     target: Buffer,
 }
 
@@ -303,7 +304,7 @@ impl GpuExecutable {
     }
 
     /// Sets the outputs stored in buffer `source` from its content `bytes`.
-    fn take(&self, source: usize, bytes: &[u8], outputs: &mut [Option<Tensor>]) {
+    fn take(&self, source: BufferId, bytes: &[u8], outputs: &mut [Option<Tensor>]) {
         let storage = self.plan.buffers[source].storage;
         for (output, port) in outputs.iter_mut().zip(&self.plan.outputs) {
             if port.buffer == source {
@@ -314,7 +315,11 @@ impl GpuExecutable {
 }
 
 /// Allocates the memory of the plan's buffers, and uploads the constants.
-fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Vec<Option<Buffer>>, Error> {
+fn allocate(
+    gpu: &Gpu,
+    plan: &Plan,
+    store: &Store,
+) -> Result<Dense<BufferId, Option<Buffer>>, Error> {
     let create = |bytes: u64| {
         gpu.device.create_buffer(&BufferDescriptor {
             label: None,
@@ -332,8 +337,8 @@ fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Vec<Option<Buffer>>
             stored.insert(port.buffer, buffer);
         }
     }
-    let mut buffers: Vec<Option<Buffer>> = Vec::with_capacity(plan.buffers.len());
-    for (id, buffer) in plan.buffers.iter().enumerate() {
+    let mut buffers: Dense<BufferId, Option<Buffer>> = Dense::default();
+    for (id, buffer) in plan.buffers.enumerate() {
         buffers.push(match buffer.content {
             Content::Temporary { slot } => Some(slots[slot].clone()),
             Content::Carried => None,
@@ -343,7 +348,7 @@ fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Vec<Option<Buffer>>
             ),
         });
     }
-    for (id, buffer) in plan.buffers.iter().enumerate() {
+    for (id, buffer) in plan.buffers.enumerate() {
         if let Content::Constant(tensor) = &buffer.content {
             upload(gpu, plan, &buffers, id, tensor)?;
         }
@@ -365,7 +370,7 @@ fn require(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<(), Error> {
 }
 
 /// Returns the memory of buffer `id` of the plan.
-fn memory(buffers: &[Option<Buffer>], id: usize) -> Result<&Buffer, Error> {
+fn memory(buffers: &Dense<BufferId, Option<Buffer>>, id: BufferId) -> Result<&Buffer, Error> {
     buffers[id].as_ref().ok_or_else(|| Error::internal("what a loop carries is used outside of it"))
 }
 
@@ -373,8 +378,8 @@ fn memory(buffers: &[Option<Buffer>], id: usize) -> Result<&Buffer, Error> {
 fn upload(
     gpu: &Gpu,
     plan: &Plan,
-    buffers: &[Option<Buffer>],
-    id: usize,
+    buffers: &Dense<BufferId, Option<Buffer>>,
+    id: BufferId,
     tensor: &Tensor,
 ) -> Result<(), Error> {
     let storage = plan.buffers[id].storage;
@@ -393,10 +398,11 @@ fn upload(
 fn bind(
     gpu: &Gpu,
     plan: &Plan,
-    buffers: &[Option<Buffer>],
-    pipelines: &[ComputePipeline],
+    buffers: &Dense<BufferId, Option<Buffer>>,
+    pipelines: &Dense<RoutineId, ComputePipeline>,
 ) -> Result<(Vec<Launch>, Vec<Launch>), Error> {
-    let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
+    let kernels: Dense<RoutineId, &Kernel> =
+        plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
     let turns = Turns::new(gpu, plan);
     let mut bound: HashMap<(RoutineId, Vec<BufferId>), BindGroup> = HashMap::new();
     let mut bind = |launch: &plan::Launch| {
@@ -474,10 +480,10 @@ impl Turns {
 
 /// Makes a mappable buffer for each buffer with outputs.
 fn readbacks(gpu: &Gpu, plan: &Plan) -> Vec<Readback> {
-    let mut sources: Vec<usize> = plan.outputs.iter().map(|port| port.buffer).collect();
+    let mut sources: Vec<BufferId> = plan.outputs.iter().map(|port| port.buffer).collect();
     sources.sort_unstable();
     sources.dedup();
     let readback =
-        |source: usize| Readback { source, target: gpu.mappable(plan.buffers[source].bytes()) };
+        |source: BufferId| Readback { source, target: gpu.mappable(plan.buffers[source].bytes()) };
     sources.into_iter().map(readback).collect()
 }

@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 
+use tile_compiler::dense::Dense;
 use tile_compiler::kernel::{Access, Buffer, Kernel};
-use tile_compiler::plan::Plan;
+use tile_compiler::plan::{Plan, RoutineId};
 use wgpu::{
     BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType, BufferSize,
     ComputePipeline, ComputePipelineDescriptor, PipelineCompilationOptions,
@@ -22,11 +23,11 @@ pub async fn pipelines(
     gpu: &Gpu,
     plan: &Plan,
     checked: bool,
-) -> Result<Vec<ComputePipeline>, Error> {
+) -> Result<Dense<RoutineId, ComputePipeline>, Error> {
     let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
     let pipelines = compile_all(gpu, &kernels, checked).await?;
     gpu.compiled.keep();
-    Ok(pipelines)
+    Ok(pipelines.into())
 }
 
 /// Compiles a pipeline for each kernel.
