@@ -1,0 +1,148 @@
+//! Lists whose elements have numbers of a type of their own, so that the number of a buffer cannot
+//! be taken for that of a routine.
+
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+/// The number of an element of a [`Dense`] list: its position.
+pub trait Id: Copy {
+    fn new(number: usize) -> Self;
+    fn number(self) -> usize;
+}
+
+/// Defines a type of numbers.
+macro_rules! id {
+    ($(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(usize);
+
+        impl $crate::dense::Id for $name {
+            fn new(number: usize) -> Self {
+                Self(number)
+            }
+
+            fn number(self) -> usize {
+                self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+pub(crate) use id;
+
+/// A list whose elements are numbered by `I`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dense<I, T> {
+    elements: Vec<T>,
+    numbered_by: PhantomData<I>,
+}
+
+impl<I: Id, T> Dense<I, T> {
+    /// Returns `count` copies of an element: one for each element of another list, for example.
+    pub fn of(element: T, count: usize) -> Self
+    where
+        T: Clone,
+    {
+        vec![element; count].into()
+    }
+
+    /// Adds an element, and returns its number.
+    pub fn push(&mut self, element: T) -> I {
+        self.elements.push(element);
+        I::new(self.elements.len() - 1)
+    }
+
+    pub fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
+    pub fn get(&self, id: I) -> Option<&T> {
+        self.elements.get(id.number())
+    }
+
+    /// Returns the number of an element that the next [`push`](Self::push) will add.
+    pub fn next_id(&self) -> I {
+        I::new(self.elements.len())
+    }
+
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + use<I, T> {
+        (0..self.elements.len()).map(I::new)
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.elements.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
+        self.elements.iter_mut()
+    }
+
+    /// Returns the elements with their numbers.
+    pub fn enumerate(&self) -> impl Iterator<Item = (I, &T)> {
+        self.elements.iter().enumerate().map(|(number, element)| (I::new(number), element))
+    }
+
+    pub fn swap(&mut self, one: I, other: I) {
+        self.elements.swap(one.number(), other.number());
+    }
+}
+
+impl<I: Id, T> Index<I> for Dense<I, T> {
+    type Output = T;
+
+    fn index(&self, id: I) -> &T {
+        &self.elements[id.number()]
+    }
+}
+
+impl<I: Id, T> IndexMut<I> for Dense<I, T> {
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.elements[id.number()]
+    }
+}
+
+impl<I, T> Default for Dense<I, T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<I, T> From<Vec<T>> for Dense<I, T> {
+    fn from(elements: Vec<T>) -> Self {
+        Self { elements, numbered_by: PhantomData }
+    }
+}
+
+impl<I, T> FromIterator<T> for Dense<I, T> {
+    fn from_iter<E: IntoIterator<Item = T>>(elements: E) -> Self {
+        Vec::from_iter(elements).into()
+    }
+}
+
+impl<I, T> IntoIterator for Dense<I, T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.elements.into_iter()
+    }
+}
+
+impl<'a, I, T> IntoIterator for &'a Dense<I, T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.elements.iter()
+    }
+}
