@@ -11,6 +11,7 @@ mod mistakes;
 mod onnx;
 mod pictures;
 mod points;
+mod predict;
 mod profile;
 mod readme;
 mod setup;
