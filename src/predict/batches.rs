@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tile_compiler::lower::InputRange;
 use tile_lang::listed;
-use tile_runtime::train::as_model_takes;
+use tile_runtime::train::{as_model_takes, check_input};
 use tile_runtime::{DType, Device, Error, Session, Tensor, TensorType};
 
 use super::Predict;
@@ -27,10 +28,11 @@ pub struct Predictor<'a> {
     is_map: bool,
 }
 
-/// A session, and the types of its inputs.
+/// A session, the types of its inputs, and the numbers that the program expects in them.
 struct Compiled {
     session: Session,
     types: BTreeMap<String, TensorType>,
+    ranges: Vec<InputRange>,
 }
 
 impl Compiled {
@@ -66,10 +68,13 @@ impl<'a> Predictor<'a> {
             self.compiled = Some(self.compile(&batch, terminal)?);
         }
         let failed = |error: Error| self.source.failed(&error);
-        let Compiled { session, types } =
+        let Compiled { session, types, ranges } =
             self.compiled.as_mut().unwrap_or_else(|| unreachable!("it was compiled"));
         let mut inputs = Vec::with_capacity(batch.len());
         for (name, tensor) in batch {
+            // The last sample is repeated to fill a batch.
+            let place = |row: usize| part[row.min(part.len() - 1)].name.clone();
+            check_input(ranges, &name, &tensor, &place).map_err(failed)?;
             let dtype = types[&name].dtype;
             inputs.push((name, converted(tensor, dtype)?));
         }
@@ -113,6 +118,7 @@ impl<'a> Predictor<'a> {
         for (name, ty) in &types {
             builder = builder.input(name, ty.clone());
         }
+        let ranges = builder.network().map_err(failed)?.ranges;
         let mut session = builder.build().map_err(failed)?;
         placement::detail(session.plan(), &self.device, terminal);
         let missing = self.arguments.weights.load(&mut session, 0, terminal).map_err(failed)?;
@@ -121,7 +127,7 @@ impl<'a> Predictor<'a> {
                 "the model's weights have no values: give them with `--weights FILE`. They are";
             return Err(Failure::input(format!("{what} {}", listed(&missing))));
         }
-        Ok(Compiled { session, types })
+        Ok(Compiled { session, types, ranges })
     }
 
     /// Joins the tensors of samples along their first axes, by input. The last sample is repeated

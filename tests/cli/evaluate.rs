@@ -143,6 +143,33 @@ fn classes_keep_their_names() {
     assert!(found.text().contains("  dark "), "{}", found.text());
 }
 
+/// A label that the model has no class for is named by its line in a table, and by its picture in a
+/// folder.
+#[test]
+fn wrong_labels_are_named_by_their_place() {
+    let case = Points::new("wrong_labels");
+    fs::write(case.folder.join("many.csv"), "x,y,inside\n0,0,1\n\n1,1,0\n1,0,7\n").unwrap();
+    let rule = "the model has classes 0 to 1";
+    let said = format!("label 7 in line 5 of {}: {rule}", case.path("many.csv"));
+    for options in ["", "--validation 0.5", "--class-weight 1=2"] {
+        let refused = case.run("train", &format!("--data @many.csv {options}"));
+        assert!(refused.code == 1 && refused.err.contains(&said), "{options}: {}", refused.err);
+    }
+    let refused = case.run("evaluate", "--data @many.csv");
+    assert!(refused.code == 1 && refused.err.contains(&said), "{}", refused.err);
+    let program = crate::points::PROGRAM.replace("Point[N, 2]", "Point[N, 1, 2]");
+    let program = program.replace("Point |> Dense(8", "Flatten()(Point) |> Dense(8");
+    fs::write(case.folder.join("points.tile"), program).unwrap();
+    for class in ["a", "b", "c"] {
+        fs::create_dir_all(case.folder.join("all").join(class)).unwrap();
+        let file = case.folder.join(format!("all/{class}/0.png"));
+        image::GrayImage::from_pixel(2, 1, image::Luma([9])).save(file).unwrap();
+    }
+    let refused = case.run("train", "--data @all");
+    let said = format!("label 2 in {}: {rule}", case.path("all/c/0.png"));
+    assert!(refused.code == 1 && refused.err.contains(&said), "{}", refused.err);
+}
+
 /// 1,000 classes without names have those of ImageNet.
 #[test]
 fn a_thousand_classes_are_those_of_imagenet() {

@@ -57,11 +57,11 @@ fn several_inputs_come_by_their_names() {
     pack(&case, "other.npz", &[("Left", &left), ("Right", &one_right)]);
     pack(&case, "wide.npz", &[("Left", &right), ("Right", &right)]);
     for (input, said) in [
-        ("lacking.npz", "there is no array `Right` for an input: there are Left and right; did"),
+        ("lacking.npz", "there is no array `Right` for an input: there are Left, right; did"),
         ("other.npz", "`Right` has 1 samples, and"),
         ("wide.npz", "[0] is f32[1], and a sample of `Left` has the sizes [2]"),
-        ("all/Left.npy", "the model has the inputs `Left` and `Right`: give an .npz file"),
-        ("points.csv", "the model has the inputs `Left` and `Right`: give an .npz file"),
+        ("all/Left.npy", "the model has the inputs `Left`, `Right`: give an .npz file"),
+        ("points.csv", "the model has the inputs `Left`, `Right`: give an .npz file"),
     ] {
         let refused = case.run("predict", &format!("@{input}"));
         assert!(refused.code == 1 && refused.err.contains(said), "{input}: {}", refused.err);
@@ -83,4 +83,28 @@ fn one_input_comes_by_its_name() {
     pack(&case, "wrong.npz", &[("Points", &points)]);
     let refused = case.run("predict", "@wrong.npz");
     assert!(refused.err.contains("or `Point`; there are Points"), "{}", refused.err);
+}
+
+/// Token ids are whole numbers below the table's size, in each form of data.
+#[test]
+fn tokens_out_of_range_are_refused() {
+    let tagger = "model Tagger(Ids[N, 2], Scale[N]) -> (Y) {
+        Y = (Ids |> Embedding(5, 1) |> Flatten()) * reshape(Scale, [4, 1]);
+    }";
+    let case = with_program("tokens", tagger);
+    let scale = array(&[4], &[1.0, 2.0, 3.0, 4.0]);
+    for (id, is_right) in [(4.0, true), (5.0, false), (-1.0, false), (0.5, false)] {
+        let ids = array(&[4, 2], &[0.0, 1.0, 2.0, 3.0, 4.0, id, 0.0, 0.0]);
+        pack(&case, "ids.npz", &[("Ids", &ids), ("Scale", &scale)]);
+        pack(&case, "w.npz", &[("embedding.Embeddings", &array(&[5, 1], &[1.0; 5]))]);
+        let run = case.run("predict", "@ids.npz --weights @w.npz");
+        if is_right {
+            let last = format!("{}[3]  4.000000 4.000000\n", case.path("ids.npz"));
+            assert!(run.ok().text().ends_with(&last));
+            continue;
+        }
+        let rule = "of input `Ids`: the model has tokens 0 to 4";
+        let said = format!("token {id} in {}[2], position 1 {rule}", case.path("ids.npz"));
+        assert!(run.code == 1 && run.err.contains(&said), "{}", run.err);
+    }
 }

@@ -7,7 +7,7 @@ use super::contraction::nothing_to_read;
 use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target, covers};
 use super::network::Network;
-use super::range::with_range;
+use super::range::{with_bounds, with_range};
 use super::tensors::Tensors;
 use super::value::{List, Value};
 use crate::affine::Affine;
@@ -71,6 +71,7 @@ pub(super) fn call<'p>(
             Ok(arguments[0].clone())
         }
         "with_range" => with_range(call.tensors, arguments, spans),
+        "with_bounds" => with_bounds(call.tensors, arguments, spans),
         "tuple" => Ok(Value::List(arguments.to_vec().into())),
         "element" => {
             let part = call.integer(1)?;

@@ -352,4 +352,9 @@ impl Dataset for Images {
         let classes = labels.iter().map(|class| Scalar::i32(*class));
         Tensor::from_scalars(TensorType::new(DType::I32, [labels.len()]), classes).map(Cow::Owned)
     }
+
+    fn place(&self, sample: usize) -> String {
+        let file = self.columns.first().and_then(|column| column.files.get(sample));
+        file.map_or_else(|| format!("row {sample}"), |file| file.display().to_string())
+    }
 }

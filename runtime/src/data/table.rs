@@ -2,21 +2,59 @@
 //! column `label` or `target`, else `y` unless there is a column `x`, else the last column. A
 //! column `sample_weight` has the samples' weights. All other columns are the inputs, in order.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::error::Error;
 use crate::files::{Allowance, Counted};
-use crate::train::{Arrays, ColumnRole};
+use crate::train::{Arrays, Column, ColumnRole, Dataset};
 
 /// A header and rows of numbers. All numbers are finite as f32.
 struct Table {
     header: csv::StringRecord,
     rows: Vec<Vec<f64>>,
+    /// The positions of the rows in the file, for [`line_of`].
+    starts: Vec<u64>,
+}
+
+/// The samples of a file. A sample is named by its line.
+#[derive(Debug)]
+pub struct TableSamples {
+    arrays: Arrays,
+    path: PathBuf,
+    starts: Vec<u64>,
+}
+
+impl Dataset for TableSamples {
+    fn len(&self) -> usize {
+        self.arrays.len()
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.arrays.columns()
+    }
+
+    fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
+        self.arrays.batch(samples)
+    }
+
+    fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
+        self.arrays.whole_column(column)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        match self.starts.get(sample) {
+            Some(start) => {
+                format!("line {} of {}", line_of(&self.path, *start), self.path.display())
+            }
+            None => format!("row {sample}"),
+        }
+    }
 }
 
 /// The indices of the columns that are not inputs.
@@ -34,7 +72,8 @@ impl Table {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(counted);
         let header = reader.headers().map_err(|error| Error::read(path, error))?.clone();
         // The memory of a row with its numbers, and of the values that they are converted to.
-        let row = size_of::<Vec<f64>>() as u64 + 2 * size_of::<f64>() as u64 * header.len() as u64;
+        let numbers = 2 * size_of::<f64>() as u64 * header.len() as u64;
+        let row = (size_of::<Vec<f64>>() + size_of::<u64>()) as u64 + numbers;
         if let (1, Some(line)) = (header.len(), header.get(0))
             && let Some(separator) = line.chars().find(|c| ";\t|".contains(*c))
         {
@@ -50,7 +89,7 @@ impl Table {
                 "the first line has numbers, and should have the columns' names".into(),
             ));
         }
-        let mut rows = Vec::new();
+        let (mut rows, mut starts) = (Vec::new(), Vec::new());
         for record in reader.records() {
             let record = record.map_err(|error| match (error.kind(), error.position()) {
                 (csv::ErrorKind::UnequalLengths { expected_len, len, .. }, Some(start)) => {
@@ -77,11 +116,12 @@ impl Table {
                     }
                 }
             };
+            starts.push(record.position().map_or(0, csv::Position::byte));
             rows.push(record.iter().zip(&header).map(number).collect::<Result<_, Error>>()?);
         }
         match rows.is_empty() {
             true => Err(failed("it has a header, and no samples".into())),
-            false => Ok(Table { header, rows }),
+            false => Ok(Table { header, rows, starts }),
         }
     }
 
@@ -122,7 +162,7 @@ impl Table {
 ///
 /// # Errors
 /// Returns [`Error::Data`] with the file, the line and the column. NaN is an error, too.
-pub fn read(path: &Path) -> Result<Arrays, Error> {
+pub fn read(path: &Path) -> Result<TableSamples, Error> {
     let failed = |what: &str| Error::data(format!("{}: {what}", path.display()));
     let table = Table::read(path)?;
     let roles = table.roles();
@@ -139,14 +179,15 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
     let targets = table.column(target).map(|value| Scalar::from_f64(DType::F64, value));
     let y = Tensor::from_scalars(ty, targets).ok_or_else(too_large)?;
     let samples = Arrays::new(table.inputs(&roles).ok_or_else(too_large)?, y)?;
-    match roles.weight {
+    let arrays = match roles.weight {
         Some(weight) => {
             let weights: Vec<f32> = table.column(weight).map(|value| value as f32).collect();
             let weights = Tensor::from_f32([weights.len()], &weights).ok_or_else(too_large)?;
-            samples.with(ColumnRole::Weight, Some("sample_weight"), weights)
+            samples.with(ColumnRole::Weight, Some("sample_weight"), weights)?
         }
-        None => Ok(samples),
-    }
+        None => samples,
+    };
+    Ok(TableSamples { arrays, path: path.to_owned(), starts: table.starts })
 }
 
 /// Reads inputs for prediction as f32[rows, columns]. If the table has more columns than `width`,
@@ -194,14 +235,16 @@ mod tests {
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
             read(&path)
+                .map(|samples| (format!("{:?}", samples.arrays), samples.place(1)))
                 .map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE"))
         };
         // The first column is the target, so its name directly follows the mark.
         let text = "label,width,height\n1,0.5,2\n0,0.25,4\n";
-        let expected = format!("{:?}", read(text).unwrap());
+        let expected = read(text).unwrap();
+        assert_eq!(expected.1, format!("line 3 of {}", path.display()));
         let marked = format!("{}{text}", '\u{feff}');
         for text in [marked.clone(), text.replace('\n', "\r\n"), marked.replace('\n', "\r\n")] {
-            assert_eq!(format!("{:?}", read(&text).unwrap()), expected, "{text:?}");
+            assert_eq!(read(&text).unwrap(), expected, "{text:?}");
         }
         let wrong = marked.replace("0.25", "x").replace('\n', "\r\n");
         assert_eq!(read(&wrong).map(|_| ()), Err("FILE: line 3, `width`: `x` is no number".into()));

@@ -122,4 +122,8 @@ impl Dataset for ClassWeighted<'_> {
         }
         Ok(tensors)
     }
+
+    fn place(&self, sample: usize) -> String {
+        self.data.place(sample)
+    }
 }

@@ -34,6 +34,7 @@ mod types;
 
 pub use builder::TrainerBuilder;
 pub use callback::{Callback, Checkpoint, EarlyStopping, Monitor, ReduceOnPlateau};
+pub use checked::check_input;
 pub use checkpoint::saved_classes;
 pub use classes::{Scores, most_probable};
 pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
