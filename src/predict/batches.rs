@@ -135,7 +135,7 @@ impl<'a> Predictor<'a> {
     fn batch(&self, part: &[Sample]) -> Result<BTreeMap<String, Tensor>, Failure> {
         let mut joined: Vec<(TensorType, Vec<u8>)> = Vec::new();
         for sample in part {
-            let tensors = sample.read(&self.signature, self.arguments.pictures)?;
+            let tensors = sample.read(&self.signature)?;
             for (number, tensor) in tensors.into_iter().enumerate() {
                 let Some((before, bytes)) = joined.get_mut(number) else {
                     joined.push((tensor.ty().clone(), tensor.into_bytes()));

@@ -11,13 +11,15 @@ use serde_json::json;
 use tile_runtime::Error;
 use tile_runtime::data::imagenet_classes;
 use tile_runtime::data::picture::Pixels;
-use tile_runtime::train::{Scores, most_probable, saved_classes};
+use tile_runtime::train::{
+    DataDescription, Scores, most_probable, saved_classes, saved_description,
+};
 
 use crate::arguments::{Sizes, pixels};
 use crate::devices::DeviceOptions;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
-use crate::weights::WeightsOptions;
+use crate::weights::{WeightsOptions, pixels_as_trained};
 use batches::Predictor;
 use samples::{Sample, Signature};
 
@@ -40,9 +42,10 @@ pub struct Predict {
     /// ImageNet's for 1,000 classes]
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// The scale of a picture's pixel values, as for `run`
-    #[arg(long, value_name = "VALUES", value_parser = pixels, default_value = "raw")]
-    pictures: Pixels,
+    /// The scale of a picture's pixel values, as for `run` [default: that of the training, which is
+    /// saved with the weights, or raw]
+    #[arg(long, value_name = "VALUES", value_parser = pixels)]
+    pictures: Option<Pixels>,
     /// Samples that run together, unless the model declares their number
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: u32,
@@ -67,8 +70,13 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
         (None, Some(weights)) => saved_classes(weights).map_err(failed)?,
         (None, None) => Vec::new(),
     };
+    let trained = match arguments.weights.whole() {
+        Some(weights) => saved_description(weights).map_err(failed)?,
+        None => DataDescription::default(),
+    };
+    let pixels = pixels_as_trained(arguments.pictures, &trained, terminal);
     let signature = Signature::of(&sizes, &source)?;
-    let samples = samples::read(arguments, &signature, terminal)?;
+    let samples = samples::read(arguments, &signature, pixels, &trained.columns, terminal)?;
     let scores = Scores::of_model(&source.model, sizes.entry.as_deref());
     let batch_size = signature.batch_size((arguments.batch_size as usize).min(samples.len()));
     let mut predictor = Predictor::new(arguments, &sizes, &source, device, signature, batch_size);

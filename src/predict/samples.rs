@@ -86,7 +86,7 @@ pub struct Sample {
 }
 
 enum Content {
-    Picture(PathBuf),
+    Picture(PathBuf, Pixels),
     Row(Rc<Rows>, usize),
 }
 
@@ -97,21 +97,22 @@ struct Rows {
 }
 
 impl Sample {
-    fn picture(path: &Path) -> Sample {
-        Sample { name: path.display().to_string(), content: Content::Picture(path.to_owned()) }
+    fn picture(path: &Path, pixels: Pixels) -> Sample {
+        let content = Content::Picture(path.to_owned(), pixels);
+        Sample { name: path.display().to_string(), content }
     }
 
     /// Returns the tensors of the inputs, each with a first axis of size 1. Checks their sizes.
-    pub fn read(&self, signature: &Signature, pixels: Pixels) -> Result<Vec<Tensor>, Failure> {
+    pub fn read(&self, signature: &Signature) -> Result<Vec<Tensor>, Failure> {
         let failed = |error: Error| Failure::input(error.to_string());
         let tensors = match &self.content {
-            Content::Picture(path) => {
+            Content::Picture(path, pixels) => {
                 let mut declared = signature
                     .only()
                     .cloned()
                     .ok_or_else(|| Failure::input("a picture is one input"))?;
                 declared.sizes[0] = Some(1);
-                vec![picture::read(path, &declared, pixels).map_err(failed)?]
+                vec![picture::read(path, &declared, *pixels).map_err(failed)?]
             }
             Content::Row(rows, row) => {
                 let mut batch: Vec<Option<Tensor>> =
@@ -153,9 +154,12 @@ impl Sample {
 }
 
 /// Lists the samples of all inputs, in order. Those of a folder are in the order of their names.
+/// `columns` names the columns of a table that the model was trained on.
 pub fn read(
     arguments: &Predict,
     signature: &Signature,
+    pixels: Pixels,
+    columns: &[String],
     terminal: &Terminal,
 ) -> Result<Vec<Sample>, Failure> {
     let failed = |error: Error| Failure::input(error.to_string());
@@ -165,15 +169,15 @@ pub fn read(
             path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let extension = extension.to_ascii_lowercase();
         if extension == "npz" || (path.is_dir() && is_by_names(path, signature)) {
-            add_named(path, arguments, signature, terminal, &mut samples)?;
+            add_named(path, pixels, signature, terminal, &mut samples)?;
             continue;
         }
         let Some(declared) = signature.only() else {
             return Err(several_inputs(path, signature));
         };
         match &*extension {
-            _ if path.is_dir() => add_folder(path, &mut samples)?,
-            _ if is_picture(path) => samples.push(Sample::picture(path)),
+            _ if path.is_dir() => add_folder(path, pixels, &mut samples)?,
+            _ if is_picture(path) => samples.push(Sample::picture(path, pixels)),
             "npy" => {
                 let array = npy::open(path)
                     .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
@@ -181,7 +185,11 @@ pub fn read(
             }
             "csv" => {
                 let width = declared.sizes.get(1).copied().flatten();
-                let rows = table::read_inputs(path, width).map_err(failed)?;
+                let (rows, left_out) = table::read_inputs(path, width, columns).map_err(failed)?;
+                if !left_out.is_empty() {
+                    let names = listed(&left_out);
+                    terminal.note(&format!("{}: not used as input: {names}", path.display()));
+                }
                 add_array(path, rows, declared, &mut samples)?;
             }
             _ => {
@@ -222,7 +230,7 @@ fn is_by_names(path: &Path, signature: &Signature) -> bool {
 /// for tests, only that part is added.
 fn add_named(
     path: &Path,
-    arguments: &Predict,
+    pixels: Pixels,
     signature: &Signature,
     terminal: &Terminal,
     samples: &mut Vec<Sample>,
@@ -231,7 +239,7 @@ fn add_named(
     let wanted = Wanted {
         inputs: signature.inputs.clone(),
         outputs: signature.outputs.clone(),
-        pixels: arguments.pictures,
+        pixels,
         ..Wanted::default()
     };
     let found = folder::open_for(path, &wanted).map_err(failed)?;
@@ -261,14 +269,17 @@ fn add_rows(path: &Path, rows: Rows, samples: &mut Vec<Sample>) {
 }
 
 /// Adds the pictures of a folder and of the folders in it.
-fn add_folder(path: &Path, samples: &mut Vec<Sample>) -> Result<(), Failure> {
+fn add_folder(path: &Path, pixels: Pixels, samples: &mut Vec<Sample>) -> Result<(), Failure> {
     let before = samples.len();
     let mut open = vec![path.to_owned()];
     while let Some(folder) = open.pop() {
         let entries =
             folder::entries(&folder).map_err(|error| Failure::input(error.to_string()))?;
         samples.extend(
-            entries.iter().filter(|path| is_picture(path)).map(|path| Sample::picture(path)),
+            entries
+                .iter()
+                .filter(|path| is_picture(path))
+                .map(|path| Sample::picture(path, pixels)),
         );
         // Links to folders are not followed, because they may lead around in circles.
         open.extend(entries.into_iter().rev().filter(|path| path.is_dir() && !path.is_symlink()));

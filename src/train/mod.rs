@@ -11,8 +11,8 @@ use tile_lang::listed;
 use tile_runtime::data::folder::{self, Samples, Wanted};
 use tile_runtime::data::picture::Pixels;
 use tile_runtime::train::{
-    Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Monitor, Progress, Trainer,
-    Validation,
+    Callback, Checkpoint, ColumnRole, DataDescription, Dataset, Epoch, Fit, Log, Monitor, Progress,
+    Trainer, Validation,
 };
 use tile_runtime::{Device, Error};
 
@@ -22,7 +22,7 @@ use crate::interrupt;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::tune::Tuned;
-use crate::weights::WeightsOptions;
+use crate::weights::{WeightsOptions, pixels_as_trained};
 use progress::Line;
 use watch::{Watch, patience_ended};
 
@@ -40,9 +40,10 @@ pub struct Train {
     /// data, if any]
     #[arg(long, value_name = "DIR|FRACTION")]
     validation: Option<OsString>,
-    /// The scale of a picture's pixel values, as for `run`
-    #[arg(long, value_name = "VALUES", value_parser = pixels, default_value = "raw")]
-    pictures: Pixels,
+    /// The scale of a picture's pixel values, as for `run` [default: that of the training, which is
+    /// saved with the weights, or raw]
+    #[arg(long, value_name = "VALUES", value_parser = pixels)]
+    pictures: Option<Pixels>,
     /// The number of epochs, including those before `--resume` [default: the program's]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
@@ -162,17 +163,30 @@ impl Data {
         // Weights of another task may name other classes.
         let classes =
             if arguments.resume.is_some() { trainer.classes().to_vec() } else { Vec::new() };
-        let wanted = Wanted { pixels: arguments.pictures, classes, ..trainer.wanted() };
+        let before = trainer.data_description().clone();
+        let pixels = pixels_as_trained(arguments.pictures, &before, terminal);
+        let is_resumed = arguments.resume.is_some();
+        let columns = if is_resumed { before.columns.clone() } else { Vec::new() };
+        let wanted = Wanted { pixels, classes, columns, ..trainer.wanted() };
         let mut samples = folder::open_for(&arguments.data, &wanted)?;
         terminal.note_unused_data(&samples);
         if !samples.classes.is_empty() {
             trainer.name_classes(samples.classes.clone());
         }
+        let data = description(&samples, pixels, validation.as_ref());
+        if is_resumed {
+            data.changes_from(&before).iter().for_each(|change| terminal.note(change));
+        }
+        trainer.describe_data(data);
         let kept = match validation {
             Some(Validated::Path(path)) => {
                 let opened = folder::open_for(
                     &path,
-                    &Wanted { classes: samples.classes.clone(), ..wanted },
+                    &Wanted {
+                        classes: samples.classes.clone(),
+                        columns: samples.columns.clone(),
+                        ..wanted
+                    },
                 )?;
                 Some(Kept::Set(opened.test.unwrap_or(opened.train)))
             }
@@ -190,6 +204,22 @@ impl Data {
             Kept::Set(set) => Validation::Set(&**set),
         })
     }
+}
+
+/// Describes the data, for the file of weights.
+fn description(
+    samples: &Samples,
+    pixels: Pixels,
+    validation: Option<&Validated>,
+) -> DataDescription {
+    let name = Pixels::ALL.into_iter().find(|(_, other)| *other == pixels);
+    let name = name.map(|(name, _)| name.to_owned()).filter(|_| samples.has_pictures);
+    let validation = match validation {
+        Some(Validated::Fraction(fraction)) if *fraction > 0.0 => Some(*fraction),
+        _ => None,
+    };
+    let columns = samples.columns.clone();
+    DataDescription { pictures: name, columns, samples: samples.train.len(), validation }
 }
 
 /// Returns the options of training, with its callbacks in the order in which they run.

@@ -10,6 +10,7 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use super::builder::Program;
 use super::checked::Checked;
 use super::dataset::{Column, ColumnRole, Dataset, numbers};
+use super::description::DataDescription;
 use super::diagnosis::{Bad, Losses, first_bad};
 use super::fit::{Epoch, Fit};
 use super::reading::Reading;
@@ -68,6 +69,8 @@ pub struct Trainer {
     pub(super) adapted: bool,
     /// The names of the classes by number, if they have names.
     pub(super) classes: Vec<String>,
+    /// The form of the data.
+    pub(super) data: DataDescription,
     /// The losses of the last steps, for the message of a step that fails.
     losses: Losses,
 }
@@ -92,6 +95,7 @@ impl Trainer {
             rate: 1.0,
             adapted: false,
             classes: Vec::new(),
+            data: DataDescription::default(),
             losses: Losses::default(),
         }
     }
