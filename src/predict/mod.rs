@@ -18,7 +18,7 @@ use tile_runtime::train::{
 use crate::arguments::{Sizes, pixels};
 use crate::devices::DeviceOptions;
 use crate::source::Source;
-use crate::terminal::{Failure, Terminal, print};
+use crate::terminal::{Failure, Terminal, escaped, print};
 use crate::weights::{WeightsOptions, pixels_as_trained};
 use batches::Predictor;
 use samples::{Sample, Signature};
@@ -136,7 +136,7 @@ fn classes(
     }
     let classes: Vec<String> =
         best.iter().map(|(class, score)| format!("{} {score:.4}", label(*class))).collect();
-    format!("{}  {}", sample.name, classes.join(", "))
+    escaped(&format!("{}  {}", sample.name, classes.join(", ")), false)
 }
 
 /// Formats `points.csv[0]  0.25 1.5`, or the same as JSON.
@@ -145,5 +145,5 @@ fn values(arguments: &Predict, sample: &Sample, row: &[f64]) -> String {
         return json!({ "input": sample.name, "values": row }).to_string();
     }
     let values: Vec<String> = row.iter().map(|value| format!("{value:.6}")).collect();
-    format!("{}  {}", sample.name, values.join(" "))
+    format!("{}  {}", escaped(&sample.name, false), values.join(" "))
 }

@@ -176,7 +176,7 @@ pub fn read(
             return Err(several_inputs(path, signature));
         };
         match &*extension {
-            _ if path.is_dir() => add_folder(path, pixels, &mut samples)?,
+            _ if path.is_dir() => add_folder(path, pixels, terminal, &mut samples)?,
             _ if is_picture(path) => samples.push(Sample::picture(path, pixels)),
             "npy" => {
                 let array = npy::open(path)
@@ -269,12 +269,20 @@ fn add_rows(path: &Path, rows: Rows, samples: &mut Vec<Sample>) {
 }
 
 /// Adds the pictures of a folder and of the folders in it.
-fn add_folder(path: &Path, pixels: Pixels, samples: &mut Vec<Sample>) -> Result<(), Failure> {
+fn add_folder(
+    path: &Path,
+    pixels: Pixels,
+    terminal: &Terminal,
+    samples: &mut Vec<Sample>,
+) -> Result<(), Failure> {
     let before = samples.len();
     let mut open = vec![path.to_owned()];
     while let Some(folder) = open.pop() {
         let entries =
             folder::entries(&folder).map_err(|error| Failure::input(error.to_string()))?;
+        if let Some(unread) = folder::unread_pictures(&entries) {
+            terminal.note(&unread);
+        }
         samples.extend(
             entries
                 .iter()

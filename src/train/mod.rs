@@ -7,7 +7,7 @@ mod watch;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use tile_lang::listed;
+use tile_lang::{did_you_mean, listed};
 use tile_runtime::data::folder::{self, Samples, Wanted};
 use tile_runtime::data::picture::Pixels;
 use tile_runtime::train::{
@@ -69,9 +69,10 @@ pub struct Train {
     /// Draw the loss and the metrics over the epochs
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// The weight of a class in the loss, as in Keras' class_weight [default: 1]
+    /// The weight of a class in the loss, by the class's name or number, as in Keras' class_weight
+    /// [default: 1]
     #[arg(long, value_name = "CLASS=WEIGHT", value_parser = class_weight)]
-    class_weight: Vec<(i64, f32)>,
+    class_weight: Vec<(String, f32)>,
     /// Freeze a layer or a weight, besides those that the program freezes: encoder, head.Bias
     #[arg(long, value_name = "PATH")]
     freeze: Vec<String>,
@@ -245,7 +246,7 @@ fn fit<'a>(
         fit = fit.callback(Log::new(path, arguments.resume.is_some())?);
     }
     for (class, weight) in &arguments.class_weight {
-        fit = fit.class_weight(*class, *weight);
+        fit = fit.class_weight(class_number(class, trainer.classes())?, *weight);
     }
     if let Some(samples) = arguments.batch_size {
         fit = fit.batch_size(samples);
@@ -393,13 +394,33 @@ fn growth(history: &[Epoch]) -> Option<String> {
     })
 }
 
-/// Parses `3=0.5`.
-fn class_weight(text: &str) -> Result<(i64, f32), String> {
+/// Parses `3=0.5` or `cat=0.5`.
+fn class_weight(text: &str) -> Result<(String, f32), String> {
     let (class, weight) =
-        text.split_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
-    let class = class.parse().map_err(|_| format!("`{class}` is not the number of a class"))?;
+        text.rsplit_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
     let weight = weight.parse().ok().filter(|weight: &f32| weight.is_finite());
-    Ok((class, weight.ok_or("the weight is not a number")?))
+    Ok((class.to_owned(), weight.ok_or("the weight is not a number")?))
+}
+
+/// Returns the number of a class, which is given by its name or number.
+fn class_number(class: &str, names: &[String]) -> Result<i64, Error> {
+    let by_name = names.iter().position(|name| name == class).map(|number| number as i64);
+    let number = by_name.or_else(|| class.parse().ok());
+    let is_known = |number: &i64| names.is_empty() || (0..names.len() as i64).contains(number);
+    let wrong = |what: String| Error::Data { what };
+    number.filter(is_known).ok_or_else(|| {
+        if names.is_empty() {
+            return wrong(format!(
+                "`--class-weight {class}=…`: the classes have no names; give the number of one"
+            ));
+        }
+        let near = did_you_mean(class, names.iter().map(String::as_str));
+        let near = near.map_or(String::new(), |near| format!("; {near}"));
+        let classes = listed(names);
+        wrong(format!(
+            "`--class-weight {class}=…`: there is no such class: they are {classes}{near}"
+        ))
+    })
 }
 
 /// Notes the entries of `--weights` that no weight takes, and the weights that are initialised,

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use tile_compiler::tensor::Tensor;
 use zip::ZipArchive;
 
-pub use super::images::entries;
 use super::images::{Images, has_pictures, picture_folders};
+pub use super::images::{entries, unread_pictures};
 use super::named::{Array, Column};
 use super::picture::Pixels;
 use super::{idx, named, table};
@@ -46,6 +46,8 @@ pub struct Samples {
     pub columns: Vec<String>,
     /// Whether inputs are pictures.
     pub has_pictures: bool,
+    /// Notes about files and folders that were skipped.
+    pub notes: Vec<String>,
 }
 
 impl Samples {
@@ -57,13 +59,16 @@ impl Samples {
             unused: Vec::new(),
             columns: Vec::new(),
             has_pictures: false,
+            notes: Vec::new(),
         }
     }
 
     fn pictures(train: Images, test: Option<Images>) -> Samples {
         let classes = train.classes.clone();
+        let mut notes = train.notes.clone();
+        notes.extend(test.iter().flat_map(|test| test.notes.clone()));
         let test = test.map(|test| Box::new(test) as Box<dyn Dataset>);
-        Samples { classes, has_pictures: true, ..Samples::new(Box::new(train), test) }
+        Samples { classes, has_pictures: true, notes, ..Samples::new(Box::new(train), test) }
     }
 }
 
@@ -162,7 +167,12 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         return Ok(Samples::pictures(Images::open(path, wanted)?, None));
     }
     const KINDS: &str = "idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures";
-    Err(failed(format!("there are no samples in it: expected {KINDS}")))
+    let unread = unread_pictures(&files).or_else(|| {
+        let folders = files.iter().filter(|file| file.is_dir());
+        folders.filter_map(|folder| unread_pictures(&entries(folder).ok()?)).next()
+    });
+    let unread = unread.map_or(String::new(), |unread| format!("; {unread}"));
+    Err(failed(format!("there are no samples in it: expected {KINDS}{unread}")))
 }
 
 /// The folders `train` and `test` of a folder of pictures.
