@@ -30,8 +30,8 @@ impl<'p> Step<'p, '_> {
         }))
     }
 
-    /// Adds the loss to minimise, penalties included. Returns it, and the losses of the outputs with
-    /// the outputs' numbers, each multiplied by its factor.
+    /// Adds the loss to minimise, penalties included. Returns it, and the losses of the outputs
+    /// with the outputs' numbers, each multiplied by its factor.
     pub(super) fn loss(&mut self, outputs: &[Output]) -> Lowered<(NodeId, Vec<(usize, NodeId)>)> {
         let Some(losses) = self.each("loss", outputs.len())? else {
             let help = "a loss of the library is `MeanSquaredError()`, say; `loss = none` minimizes what `with_loss` adds";

@@ -186,9 +186,9 @@ impl Table {
     }
 }
 
-/// Reads samples. The inputs are the columns called `columns`, or all others than the target and the
-/// weight if there are no names. The input is f32 with one element per input column. The target is i32 if all its
-/// values are integers, else f32.
+/// Reads samples. The inputs are the columns called `columns`, or all others than the target and
+/// the weight if there are no names. The input is f32 with one element per input column. The target
+/// is i32 if all its values are integers, else f32.
 ///
 /// # Errors
 /// Returns [`Error::Data`] with the file, the line and the column. NaN is an error, too.

@@ -52,9 +52,9 @@ pub(super) fn saved_entry(path: &Path, name: &str) -> Result<Option<Tensor>, Err
 }
 
 impl Trainer {
-    /// Writes the model's weights to a .safetensors or .npz file, with the names of the classes
-    /// and the description of the data, and after training also the optimizer's weights and the progress.
-    /// [`crate::Session::load`] reads the model's weights from it.
+    /// Writes the model's weights to a .safetensors or .npz file, with the names of the classes and
+    /// the description of the data, and after training also the optimizer's weights and the
+    /// progress. [`crate::Session::load`] reads the model's weights from it.
     ///
     /// # Errors
     /// [`Error::Weights`] if the file cannot be written.

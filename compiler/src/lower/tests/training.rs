@@ -331,7 +331,8 @@ fn without_targets() {
     ");
 }
 
-/// `with_range` and `with_bounds` note a range once, for inputs and targets that are at most cast and reshaped.
+/// `with_range` and `with_bounds` note a range once, for inputs and targets that are at most cast
+/// and reshaped.
 #[test]
 fn ranges() {
     let ranged = |call: &str| {
