@@ -22,6 +22,7 @@ mod classes;
 mod dataset;
 mod description;
 mod diagnosis;
+mod evaluate;
 mod fit;
 mod log;
 mod order;
