@@ -14,7 +14,7 @@ use crate::devices::DeviceOptions;
 use crate::placement;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
-use crate::weights::WeightsOptions;
+use crate::weights::{WeightsOptions, pixels_as_trained};
 
 #[derive(clap::Args)]
 pub struct Evaluate {
@@ -29,9 +29,10 @@ pub struct Evaluate {
     /// Samples in a step [default: the program's]
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// The scale of a picture's pixel values, as for `run`
-    #[arg(long, value_name = "VALUES", value_parser = pixels, default_value = "raw")]
-    pictures: Pixels,
+    /// The scale of a picture's pixel values, as for `run` [default: that of the training, which is
+    /// saved with the weights, or raw]
+    #[arg(long, value_name = "VALUES", value_parser = pixels)]
+    pictures: Option<Pixels>,
     #[command(flatten)]
     device: DeviceOptions,
     /// Print one JSON object: samples, loss, metrics, seconds
@@ -55,11 +56,10 @@ pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure
     if !arguments.weights.load_into_trainer(&mut trainer).map_err(failed)? {
         terminal.note("without `--weights`, the weights have their initial values");
     }
-    let samples = folder::open_for(
-        &arguments.data,
-        &Wanted { pixels: arguments.pictures, ..trainer.wanted() },
-    )
-    .map_err(failed)?;
+    let trained = trainer.data_description();
+    let pixels = pixels_as_trained(arguments.pictures, trained, terminal);
+    let wanted = Wanted { pixels, columns: trained.columns.clone(), ..trainer.wanted() };
+    let samples = folder::open_for(&arguments.data, &wanted).map_err(failed)?;
     terminal.note_unused_data(&samples);
     let data: Box<dyn Dataset> = samples.test.unwrap_or(samples.train);
     let batch_size = arguments.batch_size.unwrap_or(trainer.settings().batch_size);

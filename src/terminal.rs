@@ -109,8 +109,9 @@ impl Terminal {
         }
     }
 
-    /// Notes the parts of data that belong to no input or output.
+    /// Notes the parts of data that are skipped, or belong to no input or output.
     pub fn note_unused_data(&self, samples: &Samples) {
+        samples.notes.iter().for_each(|note| self.note(note));
         if !samples.unused.is_empty() {
             let names: Vec<String> =
                 samples.unused.iter().map(|name| format!("`{name}`")).collect();
@@ -163,9 +164,38 @@ impl Terminal {
     }
 }
 
-/// Prints to standard error. Errors are ignored: there is nowhere else to report them.
+/// Prints to standard error, with control characters escaped: names of files may have some. Errors
+/// are ignored: there is nowhere else to report them.
 pub fn tell(text: &str) {
+    let text = escaped(text, std::io::stderr().is_terminal());
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Escapes control characters other than line breaks and tabs, and those that turn the direction of
+/// text. Keeps the codes of colours if `has_colors`.
+pub fn escaped(text: &str, has_colors: bool) -> String {
+    let is_turn = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let color = if has_colors { color_code(rest) } else { None };
+        let length = color.unwrap_or(next.len_utf8());
+        match next {
+            _ if color.is_some() => shown.push_str(&rest[..length]),
+            '\n' | '\t' => shown.push(next),
+            _ if next.is_control() || is_turn(next) => shown.extend(next.escape_default()),
+            _ => shown.push(next),
+        }
+        rest = &rest[length..];
+    }
+    shown
+}
+
+/// Returns the length of the colour code that a text begins with, such as `ESC [ 31 ; 1 m`.
+fn color_code(text: &str) -> Option<usize> {
+    let code = text.strip_prefix("\x1b[")?;
+    let end = code.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    code[end..].starts_with('m').then_some("\x1b[".len() + end + 1)
 }
 
 /// Writes a file completely, or leaves it as it was.
@@ -242,5 +272,21 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
             tell(&failure.text);
             ExitCode::from(failure.code)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        let text = "a\tb\n\x1b[31;1mred\x1b[0m \x1b[2J\r\u{7}\u{202e}\u{9b}é";
+        let plain = r"\u{1b}[31;1mred\u{1b}[0m \u{1b}[2J\r\u{7}\u{202e}\u{9b}é";
+        assert_eq!(escaped(text, false), format!("a\tb\n{plain}"));
+        let colored =
+            r"red \u{1b}[2J\r\u{7}\u{202e}\u{9b}é".replacen("red", "\x1b[31;1mred\x1b[0m", 1);
+        assert_eq!(escaped(text, true), format!("a\tb\n{colored}"));
+        assert_eq!(escaped("\x1b[", true), r"\u{1b}[");
     }
 }

@@ -1,13 +1,15 @@
 //! The options that give a program its weights: `--weights`, `--weights-map`, `--partial` and
-//! `--allow-extra`.
+//! `--allow-extra`; and the scale of pixel values that is saved with them.
 
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use tile_runtime::train::Trainer;
+use tile_runtime::data::picture::Pixels;
+use tile_runtime::train::{DataDescription, Trainer};
 use tile_runtime::weights::{LoadOptions, NameMap, WeightsSource};
 use tile_runtime::{Error, Session};
 
+use crate::arguments::pixels;
 use crate::terminal::Terminal;
 
 /// The files with the weights of a program.
@@ -81,5 +83,31 @@ impl WeightsOptions {
             trainer.load_with(&self.options()?)?;
         }
         Ok(!self.is_empty())
+    }
+}
+
+/// Returns the pixel scaling to use: the one that is given, else that of the training, else raw
+/// values. Notes if training had another one than is given, or if it is not the default.
+pub fn pixels_as_trained(
+    given: Option<Pixels>,
+    data: &DataDescription,
+    terminal: &Terminal,
+) -> Pixels {
+    let trained = data.pictures.as_deref().and_then(|name| pixels(name).ok().map(|p| (name, p)));
+    match (given, trained) {
+        (Some(given), Some((name, trained))) if given != trained => {
+            terminal.note(&format!(
+                "the weights were trained on pictures with `--pictures {name}`, and these have other values"
+            ));
+            given
+        }
+        (Some(given), _) => given,
+        (None, Some((name, trained))) => {
+            if trained != Pixels::default() {
+                terminal.note(&format!("pictures are scaled as in training: `--pictures {name}`"));
+            }
+            trained
+        }
+        (None, None) => Pixels::default(),
     }
 }

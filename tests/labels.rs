@@ -135,8 +135,19 @@ fn tokens_out_of_range() {
         let error = "token 5 in row 1, position 1 of input `Ids`: the model has tokens 0 to 4";
         assert_eq!(refused(TOKENS, &data, 0), error, "{dtype}");
     }
-    // A negative number is padding.
-    trainer(TOKENS).fit(&tokens(DType::I32, &[0.0, 4.0, 1.0, -1.0]), Fit::epochs(1)).unwrap();
+    let place = "in row 1, position 1 of input `Ids`: the model has tokens 0 to 4";
+    for (dtype, id) in [(DType::I32, -1.0), (DType::F32, -1.0), (DType::F32, 1.5)] {
+        let data = tokens(dtype, &[0.0, 4.0, 1.0, id]);
+        let error = format!("token {id} {place}");
+        assert_eq!(refused(TOKENS, &data, 0), error, "{dtype}");
+        assert_eq!(trainer(TOKENS).evaluate(&data, 2).unwrap_err().to_string(), error);
+        for batch in [1, 2] {
+            assert_eq!(trainer(TOKENS).predict(&data, batch).unwrap_err().to_string(), error);
+            let stream = Stream(tokens(dtype, &[0.0, 4.0, 1.0, id]));
+            assert_eq!(trainer(TOKENS).predict(&stream, batch).unwrap_err().to_string(), error);
+        }
+    }
+    trainer(TOKENS).predict(&tokens(DType::F32, &[0.0, 4.0, 1.0, 3.0]), 2).unwrap();
     let labels = array(DType::I32, &[2, 2], &[0.0, 1.0, 3.0, 0.0]);
     let data = Arrays::new(array(DType::I32, &[2, 2], &[0.0; 4]), labels).unwrap();
     assert_eq!(
@@ -171,4 +182,36 @@ fn labels_of_two_outputs() {
     );
     let error = refused(&source, &data.unwrap(), 0);
     assert_eq!(error, "label 2 in row 1 of target `B`: the model has classes 0 to 1");
+}
+
+/// Shares are from 0 to 1, in each loss that takes them.
+#[test]
+fn targets_out_of_range() {
+    let source = |loss: &str| {
+        format!(
+            "model Share(X[N, 1]) -> (Y) {{ Y = X |> Dense(2); }}
+            train Share {{ loss = {loss}(from_logits = true); optimizer = SGD(0.1); batch_size = 2; }}"
+        )
+    };
+    let data = |dtype, shares: &[f64]| {
+        let (x, y) = (array(DType::F32, &[2, 1], &[0.5; 2]), array(dtype, &[2, 2], shares));
+        Arrays::new(x, y).unwrap()
+    };
+    let rule =
+        "the loss or a metric takes targets from 0 to 1, and `from_logits` is about predictions";
+    for loss in [
+        "BinaryCrossentropy",
+        "BinaryFocalCrossentropy",
+        "CategoricalCrossentropy",
+        "CategoricalFocalCrossentropy",
+    ] {
+        let source = source(loss);
+        trainer(&source).fit(&data(DType::F32, &[0.0, 1.0, 0.25, 0.75]), Fit::epochs(1)).unwrap();
+        for (dtype, share) in [(DType::F32, 1.5), (DType::F32, -0.25), (DType::I32, 2.0)] {
+            let data = data(dtype, &[0.0, 1.0, share, 1.0]);
+            let error = format!("target {share} in row 1, position 0: {rule}");
+            assert_eq!(refused(&source, &data, 0), error, "{loss} {dtype}");
+            assert_eq!(trainer(&source).evaluate(&data, 2).unwrap_err().to_string(), error);
+        }
+    }
 }

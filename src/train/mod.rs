@@ -7,12 +7,12 @@ mod watch;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use tile_lang::listed;
+use tile_lang::{did_you_mean, listed};
 use tile_runtime::data::folder::{self, Samples, Wanted};
 use tile_runtime::data::picture::Pixels;
 use tile_runtime::train::{
-    Callback, Checkpoint, ColumnRole, Dataset, Epoch, Fit, Log, Monitor, Progress, Trainer,
-    Validation,
+    Callback, Checkpoint, ColumnRole, DataDescription, Dataset, Epoch, Fit, Log, Monitor, Progress,
+    Trainer, Validation,
 };
 use tile_runtime::{Device, Error};
 
@@ -22,7 +22,7 @@ use crate::interrupt;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::tune::Tuned;
-use crate::weights::WeightsOptions;
+use crate::weights::{WeightsOptions, pixels_as_trained};
 use progress::Line;
 use watch::{Watch, patience_ended};
 
@@ -40,9 +40,10 @@ pub struct Train {
     /// data, if any]
     #[arg(long, value_name = "DIR|FRACTION")]
     validation: Option<OsString>,
-    /// The scale of a picture's pixel values, as for `run`
-    #[arg(long, value_name = "VALUES", value_parser = pixels, default_value = "raw")]
-    pictures: Pixels,
+    /// The scale of a picture's pixel values, as for `run` [default: that of the training, which is
+    /// saved with the weights, or raw]
+    #[arg(long, value_name = "VALUES", value_parser = pixels)]
+    pictures: Option<Pixels>,
     /// The number of epochs, including those before `--resume` [default: the program's]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
@@ -68,9 +69,10 @@ pub struct Train {
     /// Draw the loss and the metrics over the epochs
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// The weight of a class in the loss, as in Keras' class_weight [default: 1]
+    /// The weight of a class in the loss, by the class's name or number, as in Keras' class_weight
+    /// [default: 1]
     #[arg(long, value_name = "CLASS=WEIGHT", value_parser = class_weight)]
-    class_weight: Vec<(i64, f32)>,
+    class_weight: Vec<(String, f32)>,
     /// Freeze a layer or a weight, besides those that the program freezes: encoder, head.Bias
     #[arg(long, value_name = "PATH")]
     freeze: Vec<String>,
@@ -162,17 +164,30 @@ impl Data {
         // Weights of another task may name other classes.
         let classes =
             if arguments.resume.is_some() { trainer.classes().to_vec() } else { Vec::new() };
-        let wanted = Wanted { pixels: arguments.pictures, classes, ..trainer.wanted() };
+        let before = trainer.data_description().clone();
+        let pixels = pixels_as_trained(arguments.pictures, &before, terminal);
+        let is_resumed = arguments.resume.is_some();
+        let columns = if is_resumed { before.columns.clone() } else { Vec::new() };
+        let wanted = Wanted { pixels, classes, columns, ..trainer.wanted() };
         let mut samples = folder::open_for(&arguments.data, &wanted)?;
         terminal.note_unused_data(&samples);
         if !samples.classes.is_empty() {
             trainer.name_classes(samples.classes.clone());
         }
+        let data = description(&samples, pixels, validation.as_ref());
+        if is_resumed {
+            data.changes_from(&before).iter().for_each(|change| terminal.note(change));
+        }
+        trainer.describe_data(data);
         let kept = match validation {
             Some(Validated::Path(path)) => {
                 let opened = folder::open_for(
                     &path,
-                    &Wanted { classes: samples.classes.clone(), ..wanted },
+                    &Wanted {
+                        classes: samples.classes.clone(),
+                        columns: samples.columns.clone(),
+                        ..wanted
+                    },
                 )?;
                 Some(Kept::Set(opened.test.unwrap_or(opened.train)))
             }
@@ -190,6 +205,22 @@ impl Data {
             Kept::Set(set) => Validation::Set(&**set),
         })
     }
+}
+
+/// Describes the data, for the file of weights.
+fn description(
+    samples: &Samples,
+    pixels: Pixels,
+    validation: Option<&Validated>,
+) -> DataDescription {
+    let name = Pixels::ALL.into_iter().find(|(_, other)| *other == pixels);
+    let name = name.map(|(name, _)| name.to_owned()).filter(|_| samples.has_pictures);
+    let validation = match validation {
+        Some(Validated::Fraction(fraction)) if *fraction > 0.0 => Some(*fraction),
+        _ => None,
+    };
+    let columns = samples.columns.clone();
+    DataDescription { pictures: name, columns, samples: samples.train.len(), validation }
 }
 
 /// Returns the options of training, with its callbacks in the order in which they run.
@@ -215,7 +246,7 @@ fn fit<'a>(
         fit = fit.callback(Log::new(path, arguments.resume.is_some())?);
     }
     for (class, weight) in &arguments.class_weight {
-        fit = fit.class_weight(*class, *weight);
+        fit = fit.class_weight(class_number(class, trainer.classes())?, *weight);
     }
     if let Some(samples) = arguments.batch_size {
         fit = fit.batch_size(samples);
@@ -363,13 +394,33 @@ fn growth(history: &[Epoch]) -> Option<String> {
     })
 }
 
-/// Parses `3=0.5`.
-fn class_weight(text: &str) -> Result<(i64, f32), String> {
+/// Parses `3=0.5` or `cat=0.5`.
+fn class_weight(text: &str) -> Result<(String, f32), String> {
     let (class, weight) =
-        text.split_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
-    let class = class.parse().map_err(|_| format!("`{class}` is not the number of a class"))?;
+        text.rsplit_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
     let weight = weight.parse().ok().filter(|weight: &f32| weight.is_finite());
-    Ok((class, weight.ok_or("the weight is not a number")?))
+    Ok((class.to_owned(), weight.ok_or("the weight is not a number")?))
+}
+
+/// Returns the number of a class, which is given by its name or number.
+fn class_number(class: &str, names: &[String]) -> Result<i64, Error> {
+    let by_name = names.iter().position(|name| name == class).map(|number| number as i64);
+    let number = by_name.or_else(|| class.parse().ok());
+    let is_known = |number: &i64| names.is_empty() || (0..names.len() as i64).contains(number);
+    let wrong = |what: String| Error::Data { what };
+    number.filter(is_known).ok_or_else(|| {
+        if names.is_empty() {
+            return wrong(format!(
+                "`--class-weight {class}=…`: the classes have no names; give the number of one"
+            ));
+        }
+        let near = did_you_mean(class, names.iter().map(String::as_str));
+        let near = near.map_or(String::new(), |near| format!("; {near}"));
+        let classes = listed(names);
+        wrong(format!(
+            "`--class-weight {class}=…`: there is no such class: they are {classes}{near}"
+        ))
+    })
 }
 
 /// Notes the entries of `--weights` that no weight takes, and the weights that are initialised,

@@ -143,6 +143,117 @@ fn classes_keep_their_names() {
     assert!(found.text().contains("  dark "), "{}", found.text());
 }
 
+/// Columns are found by the names that they had in training, in any order and among others.
+#[test]
+fn columns_keep_their_names() {
+    let case = trained("columns");
+    let table = fs::read_to_string(case.folder.join("bare.csv")).unwrap();
+    let rows = |cells: &dyn Fn(&str, &str) -> String| -> String {
+        table.lines().map(|line| line.split_once(',').unwrap()).map(|(x, y)| cells(x, y)).collect()
+    };
+    let turned = rows(&|x, y| format!("0.5,{y},{},{x}\n", if x == "x" { "inside" } else { "1" }));
+    let turned = turned.replacen("0.5,", "more,", 1);
+    fs::write(case.folder.join("turned.csv"), turned).unwrap();
+    let classes = |file: &str| {
+        let found = case.run("predict", &format!("@{file} --weights @w.safetensors --top 2")).ok();
+        found.text().replace(&case.path(file), "")
+    };
+    assert_eq!(classes("turned.csv"), classes("bare.csv"));
+    let loss = |file: &str| {
+        let options = format!("--data @{file} --weights @w.safetensors");
+        json(&case, "evaluate", &options)[0]["loss"].as_f64().unwrap()
+    };
+    let all_inside = table.replace('\n', ",1\n").replacen(",1", ",inside", 1);
+    fs::write(case.folder.join("ones.csv"), all_inside).unwrap();
+    assert_eq!(loss("turned.csv"), loss("ones.csv"));
+    fs::write(
+        case.folder.join("named.csv"),
+        rows(&|x, y| format!("{x},{y}\n")).replacen('y', "z", 1),
+    )
+    .unwrap();
+    for (command, options) in [("predict", "@named.csv"), ("evaluate", "--data @named.csv")] {
+        let refused = case.run(command, &format!("{options} --weights @w.safetensors"));
+        let said = "there is no column `y`, which the model was trained on: there are x, z";
+        assert!(refused.code == 1 && refused.err.contains(said), "{}", refused.err);
+    }
+    // Without names from training, a column is left out with a note.
+    let program = "model Sum(Point[N, 2]) -> (Y) { Y = Point + 1; }";
+    fs::write(case.folder.join("points.tile"), program).unwrap();
+    let found = case.run("predict", "@points.csv").ok();
+    assert!(found.err.contains("points.csv: not used as input: inside"), "{}", found.err);
+}
+
+/// The scale of pixel values is saved with the weights; a resumed run is compared with its data.
+#[test]
+fn the_form_of_data_is_saved() {
+    let case = Points::new("form");
+    let program = "
+        model Level(Image[N, 2, 2, 1]) -> (Logits) { Logits = Image |> Flatten() |> Dense(2); }
+        train Level { loss = SparseCategoricalCrossentropy(from_logits = true); optimizer = SGD(0.5); }";
+    fs::write(case.folder.join("points.tile"), program).unwrap();
+    for (class, level) in [("dark", 20), ("light", 200)] {
+        fs::create_dir_all(case.folder.join("all").join(class)).unwrap();
+        for number in 0..4 {
+            let file = case.folder.join(format!("all/{class}/{number}.png"));
+            image::GrayImage::from_pixel(2, 2, image::Luma([level + number])).save(file).unwrap();
+        }
+    }
+    let options = "--data @all --validation 0.25 --pictures keras-tf --save @w.npz --epochs 2";
+    case.run("train", options).ok();
+    let shown =
+        |options: &str| case.run("predict", &format!("@all --weights @w.npz {options}")).ok();
+    let note = "pictures are scaled as in training: `--pictures keras-tf`";
+    let (saved, same, other) = (shown(""), shown("--pictures keras-tf"), shown("--pictures raw"));
+    assert_eq!(saved.text(), same.text());
+    assert_ne!(saved.text(), other.text());
+    assert!(saved.err.contains(note) && same.err.is_empty(), "{}{}", saved.err, same.err);
+    assert!(other.err.contains("trained on pictures with `--pictures keras-tf`"), "{}", other.err);
+    let evaluated = |options: &str| {
+        json(&case, "evaluate", &format!("--data @all --weights @w.npz {options}"))[0]["loss"]
+            .clone()
+    };
+    assert_eq!(evaluated(""), evaluated("--pictures keras-tf"));
+    assert_ne!(evaluated(""), evaluated("--pictures raw"));
+    let resumed = |options: &str| {
+        case.run("train", &format!("--data @all --resume @w.npz --epochs 3 {options}")).ok().err
+    };
+    let same = resumed("--validation 0.25");
+    assert!(same.contains(note) && !same.contains("the run "), "{same}");
+    let kept =
+        "the run kept back 0.25 of its samples for validation before, and keeps back 0.5 now";
+    assert!(resumed("--validation 0.5").contains(kept));
+    fs::remove_file(case.folder.join("all/dark/0.png")).unwrap();
+    let fewer = resumed("--validation 0.25");
+    assert!(fewer.contains("note: the run had 8 samples before, and has 7 now"), "{fewer}");
+}
+
+/// A label that the model has no class for is named by its line in a table, and by its picture in a
+/// folder.
+#[test]
+fn wrong_labels_are_named_by_their_place() {
+    let case = Points::new("wrong_labels");
+    fs::write(case.folder.join("many.csv"), "x,y,inside\n0,0,1\n\n1,1,0\n1,0,7\n").unwrap();
+    let rule = "the model has classes 0 to 1";
+    let said = format!("label 7 in line 5 of {}: {rule}", case.path("many.csv"));
+    for options in ["", "--validation 0.5", "--class-weight 1=2"] {
+        let refused = case.run("train", &format!("--data @many.csv {options}"));
+        assert!(refused.code == 1 && refused.err.contains(&said), "{options}: {}", refused.err);
+    }
+    let refused = case.run("evaluate", "--data @many.csv");
+    assert!(refused.code == 1 && refused.err.contains(&said), "{}", refused.err);
+    let program = crate::points::PROGRAM.replace("Point[N, 2]", "Point[N, 1, 2]");
+    let program = program.replace("Point |> Dense(8", "Flatten()(Point) |> Dense(8");
+    fs::write(case.folder.join("points.tile"), program).unwrap();
+    for class in ["a", "b", "c"] {
+        fs::create_dir_all(case.folder.join("all").join(class)).unwrap();
+        let file = case.folder.join(format!("all/{class}/0.png"));
+        image::GrayImage::from_pixel(2, 1, image::Luma([9])).save(file).unwrap();
+    }
+    let refused = case.run("train", "--data @all");
+    let said = format!("label 2 in {}: {rule}", case.path("all/c/0.png"));
+    assert!(refused.code == 1 && refused.err.contains(&said), "{}", refused.err);
+}
+
 /// 1,000 classes without names have those of ImageNet.
 #[test]
 fn a_thousand_classes_are_those_of_imagenet() {

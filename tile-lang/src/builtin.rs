@@ -134,6 +134,7 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (COMPILE_TIME, (3, 3), &["with_weight", "parametrized"]),
     (TENSOR, (3, 3), &["scatter", "reduce"]),
     (TENSOR, (4, 4), &["with_range"]),
+    (TENSOR, (3, 3), &["with_bounds"]),
     (TENSOR, (1, MANY), &["einsum", "reshape", "tuple", "simple_reduce", "prng_step"]),
 ];
 

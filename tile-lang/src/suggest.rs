@@ -12,7 +12,8 @@ const MOST_PAIRS: usize = 1 << 20;
 pub(crate) const SUGGESTIONS: usize = 100;
 
 /// Returns `did you mean …?` for the nearest candidate. Candidates that differ only in case always
-/// qualify. Others may differ from `word` in one letter of three, at most 3.
+/// qualify, and so does the layer `Conv2D` for `Conv`. Others may differ from `word` in one letter
+/// of three, at most 3.
 pub fn did_you_mean<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -29,6 +30,11 @@ pub fn did_you_mean<'a>(
     let mut pairs = 0;
     let mut nearest: Option<(usize, usize, &str)> = None;
     for candidate in candidates {
+        let short = candidate.strip_suffix("2D");
+        if short.is_some_and(|short| length > 2 && short.eq_ignore_ascii_case(word)) {
+            nearest = Some(nearest.map_or((0, 2, candidate), |near| near.min((0, 2, candidate))));
+            continue;
+        }
         if candidate == word || candidate.len().abs_diff(word.len()) > 4 * limit {
             continue;
         }
@@ -75,6 +81,9 @@ mod tests {
         assert_eq!(did_you_mean("rleu", ["ReLU", "relu"]).as_deref(), Some("did you mean `relu`?"));
         assert_eq!(did_you_mean("KERNLE", known).as_deref(), Some("did you mean `Kernel`?"));
         assert_eq!(did_you_mean("b", known), None);
+        let layers = ["Conv1D", "Conv2D", "Conv3D", "cov"];
+        assert_eq!(did_you_mean("Conv", layers).as_deref(), Some("did you mean `Conv2D`?"));
+        assert_eq!(did_you_mean("conv", layers).as_deref(), Some("did you mean `Conv2D`?"));
         assert_eq!(did_you_mean("Weights", known), None);
     }
 

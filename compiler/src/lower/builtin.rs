@@ -8,7 +8,7 @@ use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target, covers};
 use super::form::{Form, fixed};
 use super::network::Network;
-use super::range::with_range;
+use super::range::{with_bounds, with_range};
 use super::tensors::Tensors;
 use super::value::{List, Value};
 use crate::affine::Affine;
@@ -70,6 +70,7 @@ pub(super) fn call<'p>(
             Ok(arguments[0].clone())
         }
         "with_range" => with_range(call.tensors, arguments, spans),
+        "with_bounds" => with_bounds(call.tensors, arguments, spans),
         "tuple" => Ok(Value::List(arguments.to_vec().into())),
         "element" => {
             let part = call.integer(1)?;

@@ -30,8 +30,9 @@ impl<'p> Step<'p, '_> {
         }))
     }
 
-    /// Adds the loss to minimise, penalties included.
-    pub(super) fn loss(&mut self, outputs: &[Output]) -> Lowered<NodeId> {
+    /// Adds the loss to minimise, penalties included. Returns it, and the losses of the outputs
+    /// with the outputs' numbers, each multiplied by its factor.
+    pub(super) fn loss(&mut self, outputs: &[Output]) -> Lowered<(NodeId, Vec<(usize, NodeId)>)> {
         let Some(losses) = self.each("loss", outputs.len())? else {
             let help = "a loss of the library is `MeanSquaredError()`, say; `loss = none` minimizes what `with_loss` adds";
             return Err(self.error("E0241", "the `train` block sets no `loss`".into()).help(help));
@@ -51,7 +52,7 @@ impl<'p> Step<'p, '_> {
         let is_none = |loss: &Value<'p, NodeId>| loss.is_symbol("none");
         let is_list = matches!(self.scope.names.get("loss"), Some(Value::List(_)));
         let paths = self.paths_of_losses(&losses);
-        let mut total: Option<NodeId> = None;
+        let mut parts: Vec<(usize, NodeId)> = Vec::new();
         for (number, output) in outputs.iter().enumerate() {
             if is_none(&losses[number]) {
                 continue;
@@ -78,20 +79,21 @@ impl<'p> Step<'p, '_> {
                 let factor = self.number(factor.scalar().to_f64());
                 loss = self.binary(BinaryOp::Mul, loss, factor)?;
             }
+            parts.push((number, loss));
+        }
+        let mut total: Option<NodeId> = None;
+        let penalty = self.evaluator.target.network.penalty;
+        for part in parts.iter().map(|&(_, part)| part).chain(penalty) {
             total = Some(match total {
-                Some(total) => self.binary(BinaryOp::Add, total, loss)?,
-                None => loss,
+                Some(total) => self.binary(BinaryOp::Add, total, part)?,
+                None => part,
             });
         }
-        match (total, self.evaluator.target.network.penalty) {
-            (Some(total), Some(penalty)) => self.binary(BinaryOp::Add, total, penalty),
-            (Some(total), None) => Ok(total),
-            (None, _) if !losses.iter().all(is_none) => Err(self.without_targets("loss")),
-            (None, Some(penalty)) => Ok(penalty),
-            (None, None) => {
-                Err(self.error("E0242", "no output has a loss, and there is no `with_loss`".into()))
-            }
+        if parts.is_empty() && !losses.iter().all(is_none) {
+            return Err(self.without_targets("loss"));
         }
+        let nothing = "no output has a loss, and there is no `with_loss`";
+        total.map(|total| (total, parts)).ok_or_else(|| self.error("E0242", nothing.into()))
     }
 
     /// Returns the error for a loss in a list whose output has no target.

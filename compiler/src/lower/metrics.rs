@@ -4,6 +4,7 @@
 use tile_lang::ast::FunctionKind;
 
 use super::expression::{Lowered, Target};
+use super::network::Network;
 use super::train::{Output, Step};
 use super::value::{Callable, Value};
 use crate::dtype::DType;
@@ -56,6 +57,26 @@ impl<'p> Step<'p, '_> {
         let paths = [format!("train.metrics.{name}.Sum"), format!("train.metrics.{name}.Count")];
         let [sum, count] = self.counted(sum, count, &paths[0], &paths[1])?;
         self.binary(BinaryOp::Div, sum, count)
+    }
+
+    /// Adds the mean loss of each output to the results if the model has several, as Keras does.
+    pub(super) fn losses_of_outputs(
+        &mut self,
+        parts: &[(usize, NodeId)],
+        results: &mut Vec<(String, NodeId)>,
+    ) -> Lowered<()> {
+        if self.function.outputs.len() < 2 {
+            return Ok(());
+        }
+        // The weights of the samples are in the losses already.
+        let weight = self.evaluator.target.sample_weight.take();
+        for &(number, loss) in parts {
+            let name = format!("{}_{}", self.function.outputs[number].name, Network::LOSS);
+            let mean = self.running_mean(loss, &name, self.samples)?;
+            results.push((name, mean));
+        }
+        self.evaluator.target.sample_weight = weight;
+        Ok(())
     }
 
     /// Adds the values of all metrics to the results. Only those of `weighted_metrics` see the
@@ -127,7 +148,8 @@ impl<'p> Step<'p, '_> {
     }
 
     /// Returns the name of a metric's result, as in Keras: `NAME`, or `weighted_NAME` if another
-    /// one has that name, else with a number.
+    /// one has that name, else with a number. The name of an output of several comes before it:
+    /// `OUTPUT_NAME`.
     fn free_name(
         &self,
         name: String,
@@ -136,7 +158,7 @@ impl<'p> Step<'p, '_> {
         results: &[(String, NodeId)],
     ) -> String {
         let of_output = |name: &str| match output {
-            Some(number) => format!("{}.{name}", self.function.outputs[number].name),
+            Some(number) => format!("{}_{name}", self.function.outputs[number].name),
             None => name.to_owned(),
         };
         let is_free = |name: &String| results.iter().all(|(other, _)| other != name);

@@ -69,7 +69,7 @@ mod weights;
 
 pub use assume::check_assuming;
 pub use calls::{Calls, Passed};
-pub use network::{InputRange, Layer, Network, Role, Weight, WeightKind};
+pub use network::{Expected, InputRange, Layer, Network, Role, Weight, WeightKind};
 pub use target::Lowered;
 pub use train::{Settings, Targets, settings, train};
 

@@ -22,7 +22,7 @@ pub struct Network {
     pub layers: Vec<Layer>,
     /// The paths of the layers with an `adapt` block, without frozen ones, in order of application.
     pub adapts: Vec<String>,
-    /// The ranges that `with_range` gives for inputs, without duplicates.
+    /// The ranges that `with_range` and `with_bounds` give for inputs, without duplicates.
     pub ranges: Vec<InputRange>,
 }
 
@@ -93,26 +93,34 @@ pub struct Layer {
     pub elements: Option<usize>,
 }
 
-/// The numbers that the program expects in an input: whole ones from `low` up to, but not
-/// including, `high`, and also `ignored`.
+/// The numbers that the program expects in an input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputRange {
     /// The name of the input; that of a target is [`Network::target`].
     pub input: String,
-    /// `None` if there is no such bound.
-    pub low: Option<i64>,
-    pub high: Option<i64>,
-    pub ignored: Option<f64>,
-    /// Whether the program truncates floats to integers. Otherwise a fraction is out of range.
-    pub truncates: bool,
+    pub expected: Expected,
 }
 
-impl InputRange {
+/// A set of numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expected {
+    /// Whole numbers from `low` up to, but not including, `high`, and also `ignored`. `None` if
+    /// there is no such bound.
+    Whole { low: Option<i64>, high: Option<i64>, ignored: Option<f64> },
+    /// Numbers from `low` to `high`, both included.
+    Between { low: f64, high: f64 },
+}
+
+impl Expected {
     /// Returns whether the program expects a number.
     pub fn contains(&self, number: f64) -> bool {
-        let whole = if self.truncates { number.trunc() } else { number };
-        let is_above = self.low.is_none_or(|low| whole >= low as f64);
-        let is_below = self.high.is_none_or(|high| whole < high as f64);
-        (whole.fract() == 0.0 && is_above && is_below) || self.ignored == Some(number)
+        match *self {
+            Expected::Whole { low, high, ignored } => {
+                let is_above = low.is_none_or(|low| number >= low as f64);
+                let is_below = high.is_none_or(|high| number < high as f64);
+                (number.fract() == 0.0 && is_above && is_below) || ignored == Some(number)
+            }
+            Expected::Between { low, high } => (low..=high).contains(&number),
+        }
     }
 }

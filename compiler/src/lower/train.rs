@@ -125,6 +125,7 @@ pub(super) fn place_of(block: &Function, name: &str) -> Span {
 /// these outputs:
 ///
 /// - `loss`, `f32[]`: the loss of this step;
+/// - for a model with several outputs the mean loss of each, `OUTPUT_loss`;
 /// - each metric of the block, by its name;
 /// - the next value of each weight that the step changes, by its path.
 pub fn train(
@@ -247,12 +248,13 @@ impl<'p> Step<'p, '_> {
         let outputs: Vec<Output> =
             outputs.map(|(number, &(_, value))| Output { value, target: target(number) }).collect();
         self.evaluator.role = Role::Loss;
-        let loss = self.loss(&outputs)?;
+        let (loss, parts) = self.loss(&outputs)?;
         // The weights of the loss are trained like the model's.
         let of_loss = self.evaluator.target.network.weights.len();
         self.evaluator.role = Role::Metric;
         self.mean(loss)?;
         let mut results = vec![(Network::LOSS.to_owned(), loss)];
+        self.losses_of_outputs(&parts, &mut results)?;
         self.evaluator.updates = true;
         self.metrics(&outputs, &mut results)?;
         self.evaluator.role = Role::Optimizer;

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use tile_compiler::tensor::Tensor;
 use zip::ZipArchive;
 
-pub use super::images::entries;
 use super::images::{Images, has_pictures, picture_folders};
+pub use super::images::{entries, unread_pictures};
 use super::named::{Array, Column};
 use super::picture::Pixels;
 use super::{idx, named, table};
@@ -42,11 +42,33 @@ pub struct Samples {
     pub classes: Vec<String>,
     /// The names of arrays and folders that belong to no input or output.
     pub unused: Vec<String>,
+    /// The names of a table's columns that are the input, if they differ. Otherwise empty.
+    pub columns: Vec<String>,
+    /// Whether inputs are pictures.
+    pub has_pictures: bool,
+    /// Notes about files and folders that were skipped.
+    pub notes: Vec<String>,
 }
 
 impl Samples {
-    fn new(train: Box<dyn Dataset>, test: Option<Box<dyn Dataset>>) -> Samples {
-        Samples { train, test, classes: Vec::new(), unused: Vec::new() }
+    pub(super) fn new(train: Box<dyn Dataset>, test: Option<Box<dyn Dataset>>) -> Samples {
+        Samples {
+            train,
+            test,
+            classes: Vec::new(),
+            unused: Vec::new(),
+            columns: Vec::new(),
+            has_pictures: false,
+            notes: Vec::new(),
+        }
+    }
+
+    fn pictures(train: Images, test: Option<Images>) -> Samples {
+        let classes = train.classes.clone();
+        let mut notes = train.notes.clone();
+        notes.extend(test.iter().flat_map(|test| test.notes.clone()));
+        let test = test.map(|test| Box::new(test) as Box<dyn Dataset>);
+        Samples { classes, has_pictures: true, notes, ..Samples::new(Box::new(train), test) }
     }
 }
 
@@ -63,6 +85,9 @@ pub struct Wanted {
     pub classes: Vec<String>,
     /// The scale of the pixel values of pictures that are inputs.
     pub pixels: Pixels,
+    /// The columns of a table that are the input, by their names. If they are empty, all columns
+    /// but the target and the weight are.
+    pub columns: Vec<String>,
 }
 
 /// Opens a folder or file.
@@ -131,18 +156,23 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
         return npz(file, wanted);
     }
     if let Some(file) = only(path, &tables)? {
-        return Ok(Samples::new(Box::new(table::read(file)?), None));
+        let table = table::read(file, &wanted.columns)?;
+        let columns = table.input_names();
+        return Ok(Samples { columns, ..Samples::new(Box::new(table), None) });
     }
     if let Some(parts) = parts {
         return parts.open(wanted);
     }
     if has_folders || has_pictures(path) {
-        let train = Images::open(path, wanted)?;
-        let classes = train.classes.clone();
-        return Ok(Samples { train: Box::new(train), test: None, classes, unused: Vec::new() });
+        return Ok(Samples::pictures(Images::open(path, wanted)?, None));
     }
     const KINDS: &str = "idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures";
-    Err(failed(format!("there are no samples in it: expected {KINDS}")))
+    let unread = unread_pictures(&files).or_else(|| {
+        let folders = files.iter().filter(|file| file.is_dir());
+        folders.filter_map(|folder| unread_pictures(&entries(folder).ok()?)).next()
+    });
+    let unread = unread.map_or(String::new(), |unread| format!("; {unread}"));
+    Err(failed(format!("there are no samples in it: expected {KINDS}{unread}")))
 }
 
 /// The folders `train` and `test` of a folder of pictures.
@@ -169,11 +199,9 @@ impl Parts {
 
     fn open(self, wanted: &Wanted) -> Result<Samples, Error> {
         let train = Images::open(&self.train, wanted)?;
-        let classes = train.classes.clone();
-        let wanted = Wanted { classes: classes.clone(), ..wanted.clone() };
+        let wanted = Wanted { classes: train.classes.clone(), ..wanted.clone() };
         let test = self.test.map(|test| Images::open(&test, &wanted)).transpose()?;
-        let test = test.map(|test| Box::new(test) as Box<dyn Dataset>);
-        Ok(Samples { train: Box::new(train), test, classes, unused: self.others })
+        Ok(Samples { unused: self.others, ..Samples::pictures(train, test) })
     }
 }
 

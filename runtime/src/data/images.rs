@@ -29,6 +29,8 @@ pub struct Images {
     labels: Option<Vec<i32>>,
     /// The names of the classes, by number.
     pub classes: Vec<String>,
+    /// Notes about files and folders that were skipped.
+    pub notes: Vec<String>,
 }
 
 impl Images {
@@ -44,23 +46,30 @@ impl Images {
             return Ok(named);
         }
         let inputs = pictures_in(folder)?;
+        let notes = unread_pictures(&entries(folder)?).into_iter().collect();
         if inputs.is_empty() {
             return Images::by_class(folder, wanted);
         }
         let declared = wanted.inputs.first().and_then(|(_, declared)| declared.as_ref());
         let columns = vec![Pictures::input(None, inputs, declared, wanted.pixels)?];
-        Ok(Images { columns, labels: None, classes: Vec::new() })
+        Ok(Images { columns, labels: None, classes: Vec::new(), notes })
     }
 
     /// Opens a folder with a folder for each class. If no classes are wanted, every folder with
     /// images is one.
     fn by_class(folder: &Path, wanted: &Wanted) -> Result<Images, Error> {
-        let mut found = Vec::new();
+        let (mut found, mut notes) = (Vec::new(), Vec::new());
         for path in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let pictures = pictures_in(&path)?;
-            found.extend((!pictures.is_empty()).then_some((name, pictures)));
+            notes.extend(unread_pictures(&entries(&path)?));
+            if pictures.is_empty() {
+                notes.push(format!("`{name}` has no picture, and is no class"));
+            } else {
+                found.push((name, pictures));
+            }
         }
+        check_names(folder, found.iter().map(|(name, _)| name.as_str()), wanted)?;
         let classes = match &wanted.classes[..] {
             [] => found.iter().map(|(name, _)| name.clone()).collect(),
             classes => classes.to_vec(),
@@ -85,7 +94,7 @@ impl Images {
         }
         let declared = wanted.inputs.first().and_then(|(_, declared)| declared.as_ref());
         let columns = vec![Pictures::input(None, files, declared, wanted.pixels)?];
-        Ok(Images { columns, labels: Some(labels), classes })
+        Ok(Images { columns, labels: Some(labels), classes, notes })
     }
 
     /// Opens a folder with folders that have the names of inputs and outputs. Returns `None` if
@@ -114,7 +123,21 @@ impl Images {
         if let Some((first, others)) = columns.split_first() {
             others.iter().try_for_each(|other| same_names(folder, first, other))?;
         }
-        Ok(Some(Images { columns, labels: None, classes: Vec::new() }))
+        let mut notes = Vec::new();
+        for path in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
+            notes.extend(unread_pictures(&entries(&path)?));
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_used =
+                columns.iter().any(|column| column.column.name.as_deref() == Some(&*name));
+            if !is_used && has_pictures(&path) {
+                let near = wanted.outputs.iter().find(|output| is_near(&name, output));
+                let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+                notes.push(format!(
+                    "not used: `{name}`, of which no input or output has the name{near}"
+                ));
+            }
+        }
+        Ok(Some(Images { columns, labels: None, classes: Vec::new(), notes }))
     }
 }
 
@@ -272,6 +295,50 @@ fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(pictures)
 }
 
+/// Returns whether two names differ only in case and in an `s` at the end.
+fn is_near(one: &str, other: &str) -> bool {
+    let short = |name: &str| name.to_lowercase().trim_end_matches('s').to_owned();
+    one != other && short(one) == short(other)
+}
+
+/// Refuses folders that are meant for inputs and outputs, but have other names than these.
+fn check_names<'a>(
+    folder: &Path,
+    names: impl Iterator<Item = &'a str> + Clone,
+    wanted: &Wanted,
+) -> Result<(), Error> {
+    let inputs = wanted.inputs.iter().map(|(input, _)| input);
+    let near = |name: &str| {
+        inputs.clone().chain(&wanted.outputs).find(|other| is_near(name, other)).map(String::as_str)
+    };
+    let is_input = |name: &str| inputs.clone().any(|input| is_near(name, input));
+    if !names.clone().all(|name| near(name).is_some()) || !names.clone().any(is_input) {
+        return Ok(());
+    }
+    let renamed: Vec<String> =
+        names.filter_map(|name| Some(format!("`{name}` to `{}`", near(name)?))).collect();
+    Err(Error::data(format!(
+        "{}: folders with pictures for inputs and outputs have their names: rename {}",
+        folder.display(),
+        listed(&renamed)
+    )))
+}
+
+/// The extensions of pictures that cannot be read.
+const UNREAD: [&str; 8] = ["avif", "bmp", "gif", "heic", "jxl", "tif", "tiff", "webp"];
+
+/// Returns a note about the pictures among files that cannot be read, if there are any.
+pub fn unread_pictures(files: &[PathBuf]) -> Option<String> {
+    let is_unread = |file: &&PathBuf| {
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|e| UNREAD.iter().any(|unread| e.eq_ignore_ascii_case(unread)))
+    };
+    let mut unread = files.iter().filter(is_unread);
+    let (first, others) = (unread.next()?.display(), unread.count());
+    let others = if others == 0 { String::new() } else { format!(" and {others} more") };
+    Some(format!("not read: {first}{others}: pictures are .png and .jpg files"))
+}
+
 /// Checks that two columns have images of the same names.
 fn same_names(folder: &Path, first: &Pictures, other: &Pictures) -> Result<(), Error> {
     let [one, two] = [first, other].map(|column| column.column.name.as_deref().unwrap_or_default());
@@ -351,5 +418,10 @@ impl Dataset for Images {
         let labels = self.labels.as_ref().filter(|_| column == self.columns.len())?;
         let classes = labels.iter().map(|class| Scalar::i32(*class));
         Tensor::from_scalars(TensorType::new(DType::I32, [labels.len()]), classes).map(Cow::Owned)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        let file = self.columns.first().and_then(|column| column.files.get(sample));
+        file.map_or_else(|| format!("row {sample}"), |file| file.display().to_string())
     }
 }

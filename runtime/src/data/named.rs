@@ -70,7 +70,7 @@ pub fn read(
     let test = arrays.part("_test")?;
     let train = train.ok_or_else(|| arrays.without_inputs())?;
     let unused = names.iter().filter(|name| !arrays.used.contains(*name)).cloned().collect();
-    Ok(Samples { train, test, classes: Vec::new(), unused })
+    Ok(Samples { unused, ..Samples::new(train, test) })
 }
 
 struct Named<'a> {

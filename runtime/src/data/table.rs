@@ -2,25 +2,75 @@
 //! column `label` or `target`, else `y` unless there is a column `x`, else the last column. A
 //! column `sample_weight` has the samples' weights. All other columns are the inputs, in order.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
+use tile_lang::{did_you_mean, listed};
 
 use crate::error::Error;
 use crate::files::{Allowance, Counted};
-use crate::train::{Arrays, ColumnRole};
+use crate::train::{Arrays, Column, ColumnRole, Dataset};
 
 /// A header and rows of numbers. All numbers are finite as f32.
 struct Table {
     header: csv::StringRecord,
     rows: Vec<Vec<f64>>,
+    /// The positions of the rows in the file, for [`line_of`].
+    starts: Vec<u64>,
 }
 
-/// The indices of the columns that are not inputs.
+/// The samples of a file. A sample is named by its line.
+#[derive(Debug)]
+pub struct TableSamples {
+    arrays: Arrays,
+    path: PathBuf,
+    starts: Vec<u64>,
+    inputs: Vec<String>,
+}
+
+impl TableSamples {
+    /// Returns the names of the columns that are the input, in order. Empty if two are the same.
+    pub fn input_names(&self) -> Vec<String> {
+        let differ = self.inputs.iter().collect::<BTreeSet<_>>().len() == self.inputs.len();
+        if differ { self.inputs.clone() } else { Vec::new() }
+    }
+}
+
+impl Dataset for TableSamples {
+    fn len(&self) -> usize {
+        self.arrays.len()
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.arrays.columns()
+    }
+
+    fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
+        self.arrays.batch(samples)
+    }
+
+    fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
+        self.arrays.whole_column(column)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        match self.starts.get(sample) {
+            Some(start) => {
+                format!("line {} of {}", line_of(&self.path, *start), self.path.display())
+            }
+            None => format!("row {sample}"),
+        }
+    }
+}
+
+/// The indices of the columns by their purposes.
 struct Roles {
+    inputs: Vec<usize>,
     target: Option<usize>,
     weight: Option<usize>,
 }
@@ -34,7 +84,8 @@ impl Table {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(counted);
         let header = reader.headers().map_err(|error| Error::read(path, error))?.clone();
         // The memory of a row with its numbers, and of the values that they are converted to.
-        let row = size_of::<Vec<f64>>() as u64 + 2 * size_of::<f64>() as u64 * header.len() as u64;
+        let numbers = 2 * size_of::<f64>() as u64 * header.len() as u64;
+        let row = (size_of::<Vec<f64>>() + size_of::<u64>()) as u64 + numbers;
         if let (1, Some(line)) = (header.len(), header.get(0))
             && let Some(separator) = line.chars().find(|c| ";\t|".contains(*c))
         {
@@ -50,7 +101,7 @@ impl Table {
                 "the first line has numbers, and should have the columns' names".into(),
             ));
         }
-        let mut rows = Vec::new();
+        let (mut rows, mut starts) = (Vec::new(), Vec::new());
         for record in reader.records() {
             let record = record.map_err(|error| match (error.kind(), error.position()) {
                 (csv::ErrorKind::UnequalLengths { expected_len, len, .. }, Some(start)) => {
@@ -77,11 +128,12 @@ impl Table {
                     }
                 }
             };
+            starts.push(record.position().map_or(0, csv::Position::byte));
             rows.push(record.iter().zip(&header).map(number).collect::<Result<_, Error>>()?);
         }
         match rows.is_empty() {
             true => Err(failed("it has a header, and no samples".into())),
-            false => Ok(Table { header, rows }),
+            false => Ok(Table { header, rows, starts }),
         }
     }
 
@@ -93,21 +145,38 @@ impl Table {
         let y = || if column("x").is_none() { column("y") } else { None };
         let weight = column("sample_weight");
         let last = || (0..self.header.len()).rev().find(|number| Some(*number) != weight);
-        Roles {
-            target: column("label").or_else(|| column("target")).or_else(y).or_else(last),
-            weight,
-        }
+        let target = column("label").or_else(|| column("target")).or_else(y).or_else(last);
+        let is_input = |number: &usize| Some(*number) != target && Some(*number) != weight;
+        Roles { inputs: (0..self.header.len()).filter(is_input).collect(), target, weight }
+    }
+
+    /// Finds the columns with these names.
+    fn columns(&self, path: &Path, names: &[String]) -> Result<Vec<usize>, Error> {
+        let column = |name: &String| {
+            self.header.iter().position(|column| column == name).ok_or_else(|| {
+                let found: Vec<&str> = self.header.iter().collect();
+                let near = did_you_mean(name, found.iter().copied());
+                let near = near.map_or(String::new(), |near| format!("; {near}"));
+                Error::data(format!(
+                    "{}: there is no column `{name}`, which the model was trained on: there are {}{near}",
+                    path.display(),
+                    listed(&found)
+                ))
+            })
+        };
+        names.iter().map(column).collect()
+    }
+
+    fn names(&self, columns: &[usize]) -> Vec<String> {
+        columns.iter().filter_map(|column| self.header.get(*column).map(str::to_owned)).collect()
     }
 
     fn column(&self, number: usize) -> impl Iterator<Item = f64> {
         self.rows.iter().map(move |row| row[number])
     }
 
-    /// Returns the columns without a role as f32[rows, columns].
-    fn inputs(&self, roles: &Roles) -> Option<Tensor> {
-        let is_input =
-            |number: &usize| Some(*number) != roles.target && Some(*number) != roles.weight;
-        let columns: Vec<usize> = (0..self.header.len()).filter(is_input).collect();
+    /// Returns columns as f32[rows, columns].
+    fn inputs(&self, columns: &[usize]) -> Option<Tensor> {
         let values: Vec<f32> = self
             .rows
             .iter()
@@ -117,17 +186,25 @@ impl Table {
     }
 }
 
-/// Reads samples. The input is f32 with one element per input column. The target is i32 if all its
-/// values are integers, else f32.
+/// Reads samples. The inputs are the columns called `columns`, or all others than the target and
+/// the weight if there are no names. The input is f32 with one element per input column. The target
+/// is i32 if all its values are integers, else f32.
 ///
 /// # Errors
 /// Returns [`Error::Data`] with the file, the line and the column. NaN is an error, too.
-pub fn read(path: &Path) -> Result<Arrays, Error> {
+pub fn read(path: &Path, columns: &[String]) -> Result<TableSamples, Error> {
     let failed = |what: &str| Error::data(format!("{}: {what}", path.display()));
     let table = Table::read(path)?;
-    let roles = table.roles();
-    let inputs = table.header.len().saturating_sub(1 + usize::from(roles.weight.is_some()));
-    let Some(target) = roles.target.filter(|_| inputs > 0) else {
+    let mut roles = table.roles();
+    if !columns.is_empty() {
+        roles.inputs = table.columns(path, columns)?;
+        let is_other = |number: &usize| !roles.inputs.contains(number);
+        // The last column is the target if it is no input, else the last that is none.
+        let last =
+            || (0..table.header.len()).rev().find(|n| is_other(n) && Some(*n) != roles.weight);
+        roles.target = roles.target.filter(is_other).or_else(last);
+    }
+    let Some(target) = roles.target.filter(|_| !roles.inputs.is_empty()) else {
         return Err(failed(
             "a table of samples has at least two columns, the last of which is the target",
         ));
@@ -138,31 +215,45 @@ pub fn read(path: &Path) -> Result<Arrays, Error> {
     let ty = TensorType::new(if whole { DType::I32 } else { DType::F32 }, [table.rows.len()]);
     let targets = table.column(target).map(|value| Scalar::from_f64(DType::F64, value));
     let y = Tensor::from_scalars(ty, targets).ok_or_else(too_large)?;
-    let samples = Arrays::new(table.inputs(&roles).ok_or_else(too_large)?, y)?;
-    match roles.weight {
+    let samples = Arrays::new(table.inputs(&roles.inputs).ok_or_else(too_large)?, y)?;
+    let arrays = match roles.weight {
         Some(weight) => {
             let weights: Vec<f32> = table.column(weight).map(|value| value as f32).collect();
             let weights = Tensor::from_f32([weights.len()], &weights).ok_or_else(too_large)?;
-            samples.with(ColumnRole::Weight, Some("sample_weight"), weights)
+            samples.with(ColumnRole::Weight, Some("sample_weight"), weights)?
         }
-        None => Ok(samples),
-    }
+        None => samples,
+    };
+    let inputs = table.names(&roles.inputs);
+    Ok(TableSamples { arrays, path: path.to_owned(), starts: table.starts, inputs })
 }
 
-/// Reads inputs for prediction as f32[rows, columns]. If the table has more columns than `width`,
-/// the columns of targets and weights are left out.
+/// Reads inputs for prediction as f32[rows, columns]: the columns called `columns`. If there are no
+/// names, and the table has more columns than `width`, the columns of targets and weights are left
+/// out. Returns the names of those, too.
 ///
 /// # Errors
 /// Fails like [`read`].
-pub fn read_inputs(path: &Path, width: Option<usize>) -> Result<Tensor, Error> {
+pub fn read_inputs(
+    path: &Path,
+    width: Option<usize>,
+    columns: &[String],
+) -> Result<(Tensor, Vec<String>), Error> {
     let table = Table::read(path)?;
-    let roles = match width {
-        Some(width) if table.header.len() > width => table.roles(),
-        _ => Roles { target: None, weight: None },
+    let all = 0..table.header.len();
+    let mut left_out = Vec::new();
+    let inputs = match width {
+        _ if !columns.is_empty() => table.columns(path, columns)?,
+        Some(width) if all.len() > width => {
+            let inputs = table.roles().inputs;
+            let others: Vec<usize> = all.filter(|column| !inputs.contains(column)).collect();
+            left_out = table.names(&others);
+            inputs
+        }
+        _ => all.collect(),
     };
-    table
-        .inputs(&roles)
-        .ok_or_else(|| Error::data(format!("{}: the table is too large", path.display())))
+    let too_large = || Error::data(format!("{}: the table is too large", path.display()));
+    Ok((table.inputs(&inputs).ok_or_else(too_large)?, left_out))
 }
 
 /// Returns the line of a record. `byte` is its position as given by the reader: its first byte, or
@@ -193,15 +284,17 @@ mod tests {
         let path = folder.join("points.csv");
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            read(&path)
+            read(&path, &[])
+                .map(|samples| (format!("{:?}", samples.arrays), samples.place(1)))
                 .map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE"))
         };
         // The first column is the target, so its name directly follows the mark.
         let text = "label,width,height\n1,0.5,2\n0,0.25,4\n";
-        let expected = format!("{:?}", read(text).unwrap());
+        let expected = read(text).unwrap();
+        assert_eq!(expected.1, format!("line 3 of {}", path.display()));
         let marked = format!("{}{text}", '\u{feff}');
         for text in [marked.clone(), text.replace('\n', "\r\n"), marked.replace('\n', "\r\n")] {
-            assert_eq!(format!("{:?}", read(&text).unwrap()), expected, "{text:?}");
+            assert_eq!(read(&text).unwrap(), expected, "{text:?}");
         }
         let wrong = marked.replace("0.25", "x").replace('\n', "\r\n");
         assert_eq!(read(&wrong).map(|_| ()), Err("FILE: line 3, `width`: `x` is no number".into()));

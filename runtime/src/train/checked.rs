@@ -1,4 +1,4 @@
-//! Checks of labels and token ids before a step uses them.
+//! Checks of labels, token ids and other targets before a step uses them.
 //!
 //! The program notes the numbers that it expects in an input or target ([`InputRange`]). Columns
 //! that are in memory are checked in one pass when a [`Checked`] is made; the others batch by batch
@@ -7,10 +7,12 @@
 use std::borrow::Cow;
 
 use tile_compiler::dtype::Scalar;
-use tile_compiler::lower::{InputRange, Network};
+use tile_compiler::lower::{Expected, InputRange, Network};
 use tile_compiler::tensor::Tensor;
 
 use super::dataset::{Column, ColumnRole, Dataset};
+use super::steps::Steps;
+use super::trainer::Trainer;
 use crate::error::Error;
 
 /// A dataset whose batches have only numbers that the program expects.
@@ -24,12 +26,12 @@ pub(super) struct Checked<'a> {
 struct Check {
     /// The number of the column.
     column: usize,
-    range: InputRange,
+    expected: Expected,
     role: ColumnRole,
     /// The shape of a sample.
     shape: Vec<usize>,
-    /// The place of a row in messages: ` of input `Ids``.
-    place: String,
+    /// The column of a row in messages: ` of input `Ids``.
+    of_column: String,
 }
 
 impl<'a> Checked<'a> {
@@ -49,29 +51,30 @@ impl<'a> Checked<'a> {
         let mut pending = Vec::new();
         for (number, (column, name)) in columns.iter().zip(names).enumerate() {
             let Some(name) = name else { continue };
-            let (input, place) = match column.role {
+            let (input, of_column) = match column.role {
                 ColumnRole::Target if targets > 1 => {
                     (Network::target(name), format!(" of target `{name}`{place}"))
                 }
                 ColumnRole::Target => (Network::target(name), place.to_owned()),
                 _ => (name.clone(), format!(" of input `{name}`{place}")),
             };
-            let of_column = ranges.iter().filter(|range| range.input == input).cloned();
             let (role, shape) = (column.role, &column.ty.shape);
-            let check = |range| Check {
+            let check = |range: &InputRange| Check {
                 column: number,
-                range,
+                expected: range.expected.clone(),
                 role,
                 shape: shape.clone(),
-                place: place.clone(),
+                of_column: of_column.clone(),
             };
-            let checks: Vec<Check> = of_column.map(check).collect();
+            let checks: Vec<Check> =
+                ranges.iter().filter(|range| range.input == input).map(check).collect();
             if checks.is_empty() {
                 continue;
             }
             match data.whole_column(number) {
                 Some(values) => {
-                    checks.iter().try_for_each(|check| check.run(&values, &|row| row))?
+                    let place = |row| data.place(row);
+                    checks.iter().try_for_each(|check| check.run(&values, &place))?
                 }
                 None => pending.extend(checks),
             }
@@ -80,29 +83,59 @@ impl<'a> Checked<'a> {
     }
 }
 
+impl Trainer {
+    /// Checks the inputs alone, as for a prediction, which has no targets.
+    pub(super) fn checked_inputs<'a>(
+        &self,
+        data: &'a dyn Dataset,
+        ranges: &[InputRange],
+    ) -> Result<Checked<'a>, Error> {
+        let columns = data.columns();
+        let is_input = |column: &&Column| column.role == ColumnRole::Input;
+        let inputs: Vec<Column> = columns.iter().filter(is_input).cloned().collect();
+        let mut names = Steps::names(&self.program, &inputs)?.into_iter();
+        let name = |column: &Column| match column.role {
+            ColumnRole::Input => names.next().flatten(),
+            ColumnRole::Target | ColumnRole::Weight => None,
+        };
+        let names: Vec<Option<String>> = columns.iter().map(name).collect();
+        Checked::new(data, &names, ranges, "")
+    }
+}
+
 impl Check {
-    /// Checks the values of some samples. `row_of` maps a row of the tensor to the row of the data.
-    fn run(&self, values: &Tensor, row_of: &dyn Fn(usize) -> usize) -> Result<(), Error> {
-        let is_outside = |value: Scalar| !self.range.contains(value.to_f64());
+    /// Checks the values of some samples. `place` names the sample of a row of the tensor.
+    fn run(&self, values: &Tensor, place: &dyn Fn(usize) -> String) -> Result<(), Error> {
+        let is_outside = |value: Scalar| !self.expected.contains(value.to_f64());
         let Some(outside) = values.scalars().position(is_outside) else { return Ok(()) };
         let elements = self.shape.iter().product::<usize>().max(1);
-        let (row, position) = (row_of(outside / elements), self.position(outside % elements));
-        let (one, all) = if self.role == ColumnRole::Target {
-            ("label", "classes")
-        } else {
-            ("token", "tokens")
+        let (place, position) = (place(outside / elements), self.position(outside % elements));
+        let is_target = self.role == ColumnRole::Target;
+        let (what, rule) = match &self.expected {
+            Expected::Whole { low, high, ignored } => {
+                let (one, all) = if is_target { ("label", "classes") } else { ("token", "tokens") };
+                let low = low.unwrap_or(0);
+                let bounds = match high {
+                    Some(high) => format!("{low} to {}", high - 1),
+                    None => format!("from {low}"),
+                };
+                let ignored =
+                    ignored.map_or_else(String::new, |ignored| format!(", and ignores {ignored}"));
+                (one, format!("the model has {all} {bounds}{ignored}"))
+            }
+            Expected::Between { low, high } if is_target => (
+                "target",
+                format!(
+                    "the loss or a metric takes targets from {low} to {high}, and `from_logits` is about predictions"
+                ),
+            ),
+            Expected::Between { low, high } => {
+                ("number", format!("the program takes numbers from {low} to {high}"))
+            }
         };
-        let InputRange { low, high, ignored, .. } = &self.range;
-        let low = low.unwrap_or(0);
-        let bounds =
-            high.map_or_else(|| format!("from {low}"), |high| format!("{low} to {}", high - 1));
-        let ignored =
-            ignored.map_or_else(String::new, |ignored| format!(", and ignores {ignored}"));
-        Err(Error::data(format!(
-            "{one} {} in row {row}{position}{}: the model has {all} {bounds}{ignored}",
-            shown(values.get(outside)),
-            self.place
-        )))
+        let value = shown(values.get(outside));
+        let of_column = &self.of_column;
+        Err(Error::data(format!("{what} {value} in {place}{position}{of_column}: {rule}")))
     }
 
     /// Formats the position of an element in its sample, if the sample has several.
@@ -129,6 +162,23 @@ impl Check {
     }
 }
 
+/// Checks the values of the input `name` of some samples. `place` names the sample of a row.
+///
+/// # Errors
+/// [`Error::Data`] with the first number that is out of range.
+pub fn check_input(
+    ranges: &[InputRange],
+    name: &str,
+    values: &Tensor,
+    place: &dyn Fn(usize) -> String,
+) -> Result<(), Error> {
+    ranges.iter().filter(|range| range.input == name).try_for_each(|range| {
+        let shape = values.shape().get(1..).unwrap_or_default().into();
+        let (expected, of_column) = (range.expected.clone(), format!(" of input `{name}`"));
+        Check { column: 0, expected, role: ColumnRole::Input, shape, of_column }.run(values, place)
+    })
+}
+
 /// Formats a number of data. A whole float has no decimal point.
 fn shown(value: Scalar) -> String {
     if value.dtype.is_float() { value.to_f64().to_string() } else { value.to_string() }
@@ -145,14 +195,18 @@ impl Dataset for Checked<'_> {
 
     fn batch(&self, samples: &[usize]) -> Result<Vec<Tensor>, Error> {
         let batch = self.data.batch(samples)?;
-        let row_of = |row: usize| samples.get(row).copied().unwrap_or(row);
+        let place = |row: usize| self.data.place(samples.get(row).copied().unwrap_or(row));
         for check in &self.pending {
-            batch.get(check.column).map_or(Ok(()), |values| check.run(values, &row_of))?;
+            batch.get(check.column).map_or(Ok(()), |values| check.run(values, &place))?;
         }
         Ok(batch)
     }
 
     fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
         self.data.whole_column(column)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        self.data.place(sample)
     }
 }

@@ -8,6 +8,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::Role;
 use tile_compiler::tensor::{Tensor, TensorType};
 
+use super::description::{DATA, DataDescription};
 use super::fit::Epoch;
 use super::reading::Reading;
 use super::steps::{Loaded, LoadedFile};
@@ -40,17 +41,20 @@ const CLASSES: &str = "train.Classes";
 /// [`Error::Weights`] if the file cannot be read.
 pub fn saved_classes(path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
     let path = path.as_ref();
+    read_classes(path, saved_entry(path, CLASSES)?.as_ref())
+}
+
+/// Returns an entry of a file of weights, if it has the entry.
+pub(super) fn saved_entry(path: &Path, name: &str) -> Result<Option<Tensor>, Error> {
     let mut file = WeightsFile::open(path).map_err(Error::Weights)?;
-    let Some(number) = file.tensors().iter().position(|(name, _)| name == CLASSES) else {
-        return Ok(Vec::new());
-    };
-    read_classes(path, Some(&file.read(number).map_err(Error::Weights)?))
+    let number = file.tensors().iter().position(|(entry, _)| entry == name);
+    number.map(|number| file.read(number).map_err(Error::Weights)).transpose()
 }
 
 impl Trainer {
-    /// Writes the model's weights to a .safetensors or .npz file, with the names of the classes,
-    /// and after training also the optimizer's weights and the progress.
-    /// [`crate::Session::load`] reads the model's weights from it.
+    /// Writes the model's weights to a .safetensors or .npz file, with the names of the classes and
+    /// the description of the data, and after training also the optimizer's weights and the
+    /// progress. [`crate::Session::load`] reads the model's weights from it.
     ///
     /// # Errors
     /// [`Error::Weights`] if the file cannot be written.
@@ -86,6 +90,9 @@ impl Trainer {
         if !self.classes.is_empty() {
             tensors.extend(json_entry(CLASSES, json!(self.classes)));
         }
+        if self.data != DataDescription::default() {
+            tensors.extend(json_entry(DATA, self.data.to_json()));
+        }
         weights::write(path.as_ref(), &tensors)
     }
 
@@ -107,10 +114,11 @@ impl Trainer {
     pub fn load_with(&mut self, options: &LoadOptions) -> Result<(), Error> {
         let mut files = Vec::with_capacity(options.sources.len());
         self.classes.clear();
+        self.data = DataDescription::default();
         for source in &options.sources {
-            let Read { mut file, classes, .. } = read(source)?;
+            let Read { mut file, classes, data, .. } = read(source)?;
             if source.target.is_none() && source.part.is_none() {
-                self.classes = classes;
+                (self.classes, self.data) = (classes, data);
             }
             file.remove_all(|name| name.starts_with("train."));
             files.push(file);
@@ -133,13 +141,13 @@ impl Trainer {
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let options = LoadOptions::file(path);
-        let Read { file, progress, history, classes } = read(&WeightsSource::new(path))?;
+        let Read { file, progress, history, classes, data } = read(&WeightsSource::new(path))?;
         let progress = progress.as_deref().and_then(<[i64]>::first_chunk::<7>);
         let Some(&[epoch, seen, step, seed, rate, samples, batch]) = progress else {
             let what = "it has weights alone, and does not say how far training was; training can begin with them (`--weights`)";
             return Err(Error::Weights(weights::error(path, what)));
         };
-        self.classes = classes;
+        (self.classes, self.data) = (classes, data);
         self.running.clear();
         self.adapted = true;
         (self.epoch, self.seen) = (epoch.max(0) as usize, seen.max(0) as usize);
@@ -162,6 +170,7 @@ struct Read {
     history: Option<Tensor>,
     /// The names of [`CLASSES`].
     classes: Vec<String>,
+    data: DataDescription,
 }
 
 fn read(source: &WeightsSource) -> Result<Read, Error> {
@@ -175,7 +184,9 @@ fn read(source: &WeightsSource) -> Result<Read, Error> {
     let (progress, history) = (file.remove(PROGRESS), file.remove(HISTORY));
     let progress = progress.map(|tensor| tensor.scalars().map(Scalar::to_i64).collect());
     let classes = read_classes(&source.file, file.remove(CLASSES).as_ref())?;
-    Ok(Read { file, progress, history, classes })
+    let data = file.remove(DATA);
+    let data = data.map(|data| DataDescription::of_json(data.bytes())).unwrap_or_default();
+    Ok(Read { file, progress, history, classes, data })
 }
 
 impl LoadedFile {

@@ -1,9 +1,10 @@
 //! Class weights.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
+use tile_lang::listed;
 
 use super::dataset::{Column, ColumnRole, Dataset};
 use crate::error::Error;
@@ -58,6 +59,33 @@ impl<'a> ClassWeighted<'a> {
         }
         let shape = if shape.is_empty() { own.to_vec() } else { shape };
         Ok(ClassWeighted { data, weights, target, weight, shape })
+    }
+
+    /// Checks that samples have the classes that have weights, if the targets are known without
+    /// reading samples.
+    pub fn check(&self) -> Result<(), Error> {
+        let columns = self.data.columns();
+        let absent = match (&columns[self.target].ty, self.data.whole_column(self.target)) {
+            (TensorType { shape, .. }, _) if shape.len() == 1 && shape[0] > 1 => {
+                let classes = shape[0] as i64;
+                let absent = self.weights.keys().find(|class| !(0..classes).contains(*class));
+                absent.map(|class| (class, format!("a target has {classes} classes")))
+            }
+            (_, Some(targets)) => {
+                let rounded = |value: Scalar| value.to_f64().round() as i64;
+                let classes: BTreeSet<i64> = targets.scalars().map(rounded).collect();
+                let absent = self.weights.keys().find(|class| !classes.contains(class));
+                let names = || classes.iter().map(i64::to_string).collect::<Vec<_>>();
+                absent.map(|class| (class, format!("the classes are {}", listed(&names()))))
+            }
+            (_, None) => None,
+        };
+        match absent {
+            Some((class, classes)) => Err(Error::data(format!(
+                "no sample has the class {class}, which has a weight: {classes}"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Returns the weights of the classes in a batch of targets: one for a sample, or one for each
@@ -121,5 +149,9 @@ impl Dataset for ClassWeighted<'_> {
             None => tensors.push(weights),
         }
         Ok(tensors)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        self.data.place(sample)
     }
 }

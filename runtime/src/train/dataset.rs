@@ -55,6 +55,11 @@ pub trait Dataset: Sync {
         let _ = column;
         None
     }
+
+    /// Names a sample in messages: by its file, or as `row 3`.
+    fn place(&self, sample: usize) -> String {
+        format!("row {sample}")
+    }
 }
 
 /// Returns the numbers below `count`, which is as large as a dataset says.
@@ -173,5 +178,9 @@ impl Dataset for Part<'_> {
             self.samples.get(sample).copied().ok_or_else(missing)
         };
         self.data.batch(&samples.iter().map(number).collect::<Result<Vec<usize>, Error>>()?)
+    }
+
+    fn place(&self, sample: usize) -> String {
+        self.data.place(self.samples.get(sample).copied().unwrap_or(sample))
     }
 }

@@ -94,11 +94,20 @@ impl Trainer {
 
     /// Returns the model's outputs for the data, with batches joined along the first axis. Ignores
     /// targets.
+    ///
+    /// # Errors
+    /// Those of the device, and [`Error::Data`] if a token id is out of the model's range.
     pub fn predict(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Outputs, Error> {
         self.wait()?;
         let data = &self.typed(data, batch_size);
         let columns = data.columns();
         let samples = numbers(data.len())?;
+        let first = batch_size.max(1).min(samples.len());
+        let ranges = match first {
+            0 => Vec::new(),
+            _ => self.ranges(Mode::Predict, &columns, first)?,
+        };
+        let data = self.checked_inputs(data, &ranges)?;
         let mut found: Vec<(String, TensorType, Vec<u8>)> = Vec::new();
         for part in samples.chunks(batch_size.max(1)) {
             let batch = data.batch(part)?;

@@ -176,7 +176,11 @@ impl<'a> Fit<'a> {
         }
         let columns = match class_weights.is_empty() {
             true => data.columns(),
-            false => ClassWeighted::new(&data, &class_weights)?.columns(),
+            false => {
+                let weighted = ClassWeighted::new(&data, &class_weights)?;
+                weighted.check()?;
+                weighted.columns()
+            }
         };
         let ranges = trainer.ranges(Mode::Train, &columns, batch_size.min(count))?;
         let data = trainer.checked(&data, &ranges, "")?;

@@ -9,6 +9,7 @@ use tile_compiler::tensor::Tensor;
 
 use super::builder::Program;
 use super::dataset::{Column, ColumnRole, Dataset, numbers};
+use super::description::DataDescription;
 use super::diagnosis::{Bad, Losses, first_bad};
 use super::fit::{Epoch, Fit};
 use super::reading::Reading;
@@ -67,6 +68,8 @@ pub struct Trainer {
     pub(super) adapted: bool,
     /// The names of the classes by number, if they have names.
     pub(super) classes: Vec<String>,
+    /// The form of the data.
+    pub(super) data: DataDescription,
     /// The losses of the last steps, for the message of a step that fails.
     losses: Losses,
 }
@@ -91,6 +94,7 @@ impl Trainer {
             rate: 1.0,
             adapted: false,
             classes: Vec::new(),
+            data: DataDescription::default(),
             losses: Losses::default(),
         }
     }

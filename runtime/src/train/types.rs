@@ -182,6 +182,10 @@ impl Dataset for Typed<'_> {
     fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
         self.data.whole_column(column)
     }
+
+    fn place(&self, sample: usize) -> String {
+        self.data.place(sample)
+    }
 }
 
 fn to_f32(tensor: &Tensor) -> Result<Tensor, Error> {

@@ -164,9 +164,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a class by name",
         Net,
         "train net.tile --data points.csv --class-weight cat=2",
-        &[
-            "invalid value 'cat=2' for '--class-weight <CLASS=WEIGHT>': `cat` is not the number of a class",
-        ],
+        &["`--class-weight cat=…`: the classes have no names; give the number of one"],
     ),
     (
         "an output misspelt",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{bindings, message, tensor};
 use crate::graph::Op;
-use crate::lower::{Binding, InputRange, Network, Role, Targets, settings, train};
+use crate::lower::{Binding, Expected, InputRange, Network, Role, Targets, settings, train};
 
 /// A model with one weight, and definitions that its `train` block may use.
 const LINE: &str = "
@@ -331,7 +331,8 @@ fn without_targets() {
     ");
 }
 
-/// `with_range` notes a range once, for inputs and targets that are at most cast and reshaped.
+/// `with_range` and `with_bounds` note a range once, for inputs and targets that are at most cast
+/// and reshaped.
 #[test]
 fn ranges() {
     let ranged = |call: &str| {
@@ -341,35 +342,31 @@ fn ranges() {
         );
         step(&source, "Y = f32[4]", true, false).map(|network| network.ranges)
     };
-    let range = |low, high, ignored, truncates| InputRange {
-        input: Network::target("Y"),
-        low,
-        high,
-        ignored,
-        truncates,
-    };
     let noted = |call| ranged(call).unwrap();
-    assert_eq!(noted("with_range(T, 0, 10, none)"), [range(Some(0), Some(10), None, false)]);
+    let range = |expected| vec![InputRange { input: Network::target("Y"), expected }];
+    let whole = |low, high, ignored| Expected::Whole { low, high, ignored };
+    assert_eq!(noted("with_range(T, 0, 10, none)"), range(whole(Some(0), Some(10), None)));
     assert_eq!(
         noted("with_range(reshape(T, [2, 2]), none, none, -1)"),
-        [range(None, None, Some(-1.0), false)]
+        range(whole(None, None, Some(-1.0)))
     );
     assert_eq!(
         noted("with_range(as_int(T, 32), none, 3, 0)"),
-        [range(None, Some(3), Some(0.0), true)]
+        range(whole(None, Some(3), Some(0.0)))
     );
     assert_eq!(noted("with_range(T + 1, 0, 10, none)"), []);
     assert_eq!(noted("with_range(P, 0, 10, none)"), []);
+    let between = Expected::Between { low: -0.5, high: 1.0 };
+    assert_eq!(noted("with_bounds(reshape(T, [2, 2]), -0.5, 1)"), range(between.clone()));
+    assert_eq!(noted("with_bounds(T + 1, -0.5, 1)"), []);
     let error = ranged("with_range(T, [0], 10, none)").unwrap_err();
     assert!(error.contains("expected a number or `none`, found a list"), "{error}");
-    let whole = range(Some(0), Some(3), Some(-1.0), false);
-    assert_eq!(
-        [-2.0, -1.0, 0.0, 1.5, 2.0, 3.0, f64::NAN].map(|x| whole.contains(x)),
-        [false, true, true, false, true, false, false]
-    );
-    let truncated = range(None, Some(3), None, true);
-    assert_eq!(
-        [-9.5, 2.9, 3.0, f64::INFINITY].map(|x| truncated.contains(x)),
-        [true, true, false, false]
-    );
+    let error = ranged("with_bounds(T, none, 1)").unwrap_err();
+    assert!(error.contains("expected a number, found"), "{error}");
+    let numbers = [-2.0, -1.0, -0.5, 0.0, 1.0, 1.5, 2.0, 3.0, f64::NAN];
+    let contained = |expected: &Expected| -> Vec<f64> {
+        numbers.into_iter().filter(|number| expected.contains(*number)).collect()
+    };
+    assert_eq!(contained(&whole(Some(0), Some(3), Some(-1.0))), [-1.0, 0.0, 1.0, 2.0]);
+    assert_eq!(contained(&between), [-0.5, 0.0, 1.0]);
 }
