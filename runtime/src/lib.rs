@@ -61,6 +61,8 @@ mod model;
 mod onnx;
 mod prng;
 mod session;
+#[cfg(feature = "tune")]
+mod splitmix;
 #[cfg(feature = "onnx")]
 mod staged;
 mod storage;

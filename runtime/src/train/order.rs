@@ -4,12 +4,13 @@ use tile_compiler::dtype::Scalar;
 
 use super::dataset::{ColumnRole, Dataset, numbers};
 use crate::error::Error;
+use crate::splitmix::SplitMix64;
 
 /// Returns the numbers below `count`, shuffled by a seed and the epoch's number.
 pub(super) fn order(count: usize, shuffled: Option<(u64, u64)>) -> Result<Vec<usize>, Error> {
     let mut order = numbers(count)?;
     if let Some((seed, epoch)) = shuffled {
-        Random::new(seed, epoch).shuffle(&mut order);
+        shuffle(&mut order, &mut SplitMix64::stream(seed, epoch));
     }
     Ok(order)
 }
@@ -35,9 +36,9 @@ impl Split {
     /// The samples are shuffled and sorted by class. Then samples at equal distances are kept.
     pub fn stratified(data: &dyn Dataset, kept: usize, seed: u64) -> Result<Split, Error> {
         // The shuffle of no epoch: epochs count from 0.
-        let mut random = Random::new(seed, u64::MAX);
+        let mut random = SplitMix64::stream(seed, u64::MAX);
         let mut samples = numbers(data.len())?;
-        random.shuffle(&mut samples);
+        shuffle(&mut samples, &mut random);
         let classes = classes(data).filter(|classes| classes.len() == data.len());
         if let Some(classes) = &classes {
             samples.sort_by_key(|&sample| classes[sample]);
@@ -91,37 +92,11 @@ fn classes(data: &dyn Dataset) -> Option<Vec<i64>> {
     Some(data.whole_column(target)?.scalars().map(Scalar::to_i64).collect())
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
-    /// Starts the sequence `stream` of a seed. Both are mixed, so that adjacent ones do not give
-    /// shifted sequences.
-    fn new(seed: u64, stream: u64) -> Random {
-        Random(mix(mix(seed.wrapping_add(Random::STEP)) ^ stream.wrapping_add(Random::STEP)))
+/// Shuffles by Fisher and Yates.
+fn shuffle(numbers: &mut [usize], random: &mut SplitMix64) {
+    for last in (1..numbers.len()).rev() {
+        numbers.swap(last, random.index(last + 1));
     }
-
-    /// Returns a number below `bound`, which is at most 2^64. The high bits of the product are
-    /// nearly uniform.
-    fn below(&mut self, bound: u128) -> u128 {
-        self.0 = self.0.wrapping_add(Random::STEP);
-        (u128::from(mix(self.0)) * bound) >> 64
-    }
-
-    /// Shuffles by Fisher and Yates.
-    fn shuffle(&mut self, numbers: &mut [usize]) {
-        for last in (1..numbers.len()).rev() {
-            numbers.swap(last, self.below(last as u128 + 1) as usize);
-        }
-    }
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ use tile_compiler::nest::{Inner, Leaf, Nest};
 use tile_compiler::scalar::{Inst, Program};
 use tile_compiler::tensor::{Tensor, TensorType};
 
+use crate::splitmix::SplitMix64;
+
 /// About the instructions that the reference evaluates for a kernel, and the least rows that it
 /// computes.
 const EFFORT: usize = 1 << 22;
@@ -38,24 +40,6 @@ pub enum Floats {
     Positive,
 }
 
-/// A sequence of numbers without pattern: SplitMix64 (Steele, Lea and Flood, 2014).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Draws a number from 0 to below `count`.
-    fn below(&mut self, count: usize) -> usize {
-        (self.next() % count.max(1) as u64) as usize
-    }
-}
-
 /// Creates a tensor for each operand of a nest, or returns `None` if memory is lacking.
 pub fn operands(nest: &Nest, floats: Floats) -> Option<Vec<Tensor>> {
     nest.operands.iter().enumerate().map(|(number, ty)| operand(nest, number, ty, floats)).collect()
@@ -66,15 +50,15 @@ fn operand(nest: &Nest, number: usize, ty: &TensorType, floats: Floats) -> Optio
         .into_iter()
         .filter_map(|program| indexes(nest, program, number))
         .max();
-    let mut numbers = Numbers(number as u64);
+    let mut numbers = SplitMix64::new(number as u64);
     let mut value = || match (ty.dtype, indexed) {
-        (DType::Bool, _) => Scalar::bool(numbers.below(2) == 1),
+        (DType::Bool, _) => Scalar::bool(numbers.index(2) == 1),
         (dtype, Some(count)) if !dtype.is_float() => {
-            Scalar::from_i64(dtype, numbers.below(count) as i64)
+            Scalar::from_i64(dtype, numbers.index(count) as i64)
         }
         (dtype, _) => {
-            let magnitude = numbers.below(3) as i64 + 1;
-            let negative = floats == Floats::Signed && numbers.below(2) == 1;
+            let magnitude = numbers.index(3) as i64 + 1;
+            let negative = floats == Floats::Signed && numbers.index(2) == 1;
             Scalar::from_i64(dtype, if negative { -magnitude } else { magnitude })
         }
     };
@@ -159,13 +143,13 @@ fn chosen(nest: &Nest) -> Vec<usize> {
     if count >= all {
         return (0..all).collect();
     }
-    let mut numbers = Numbers(1);
+    let mut numbers = SplitMix64::new(1);
     let mut draw = || {
         nest.axes[..nest.rows].iter().fold(0, |row, axis| {
-            let at = match numbers.below(8) {
+            let at = match numbers.index(8) {
                 0 => 0,
                 1 | 2 => axis.extent - 1,
-                _ => numbers.below(axis.extent),
+                _ => numbers.index(axis.extent),
             };
             row * axis.extent + at
         })
