@@ -1,2 +1,3 @@
+mod functions;
 mod programs;
 mod text;

@@ -179,12 +179,12 @@ impl Source {
                 if b.ty(&load) == Ok(ty) { load } else { self.leaf(ty) }
             }
             2 => {
-                let op = UnaryOp::ALL[self.below(24)];
+                let op = UnaryOp::ALL[self.below(UnaryOp::ALL.len())];
                 let a = self.boxed(b, ty, d);
                 if is_native_unary(op, dtype) { Expr::Unary(op, a) } else { *a }
             }
             3..6 => {
-                let op = BinaryOp::ALL[self.below(18)];
+                let op = BinaryOp::ALL[self.below(BinaryOp::ALL.len())];
                 let of = if op.is_comparison() { Type::vector(self.dtype(), lanes) } else { ty };
                 if (op.is_comparison() && dtype != DType::Bool) || !is_native_binary(op, of.dtype) {
                     return self.leaf(ty);

@@ -22,105 +22,74 @@ use std::fmt;
 
 use crate::dtype::{DType, Scalar};
 
-/// An operation on one value. The result has the operand's type unless said otherwise.
-///
-/// Transcendental operations on an integer or bool compute in floating point and convert back like
-/// [`Scalar::cast`], as in PlaidML: an integer truncates and saturates, a bool is `!= 0`. Rounding
-/// leaves an integer unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum UnaryOp {
-    /// `-x`. Integers wrap; a bool stays `x`.
-    Neg,
-    /// Bitwise complement of an integer, logical negation of a bool. Floats are not allowed.
-    BitNot,
-    Abs,
-    Acos,
-    Acosh,
-    Asin,
-    Asinh,
-    Atan,
-    Atanh,
-    Ceil,
-    Cos,
-    Cosh,
-    Erf,
-    Exp,
-    Floor,
-    Log,
-    /// `1 / x`, also on integers: see [`BinaryOp::Div`].
-    Recip,
-    /// Rounds to the nearest integer, halves away from zero.
-    Round,
-    Rsqrt,
-    Sin,
-    Sinh,
-    Sqrt,
-    Tan,
-    Tanh,
+/// Defines a type of operations, each with its name in text forms and in the language.
+macro_rules! operations {
+    (
+        $(#[$attribute:meta])*
+        $type:ident { $( $(#[$doc:meta])* $op:ident = $name:literal, )* }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $type {
+            $( $(#[$doc])* $op, )*
+        }
+
+        impl $type {
+            pub const ALL: [$type; [$($name),*].len()] = [$($type::$op),*];
+
+            /// Returns the name in text forms and in the language.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $( $type::$op => $name, )*
+                }
+            }
+
+            pub fn parse(name: &str) -> Option<$type> {
+                $type::ALL.into_iter().find(|op| op.name() == name)
+            }
+        }
+    };
+}
+
+operations! {
+    /// An operation on one value. The result has the operand's type unless said otherwise.
+    ///
+    /// Transcendental operations on an integer or bool compute in floating point and convert back
+    /// like [`Scalar::cast`], as in PlaidML: an integer truncates and saturates, a bool is `!= 0`.
+    /// Rounding leaves an integer unchanged.
+    UnaryOp {
+        /// `-x`. Integers wrap; a bool stays `x`.
+        Neg = "neg",
+        /// Bitwise complement of an integer, logical negation of a bool. Floats are not allowed.
+        BitNot = "bit_not",
+        Abs = "abs",
+        Acos = "acos",
+        Acosh = "acosh",
+        Asin = "asin",
+        Asinh = "asinh",
+        Atan = "atan",
+        Atanh = "atanh",
+        Ceil = "ceil",
+        Cos = "cos",
+        Cosh = "cosh",
+        Erf = "erf",
+        Exp = "exp",
+        Floor = "floor",
+        Log = "log",
+        /// `1 / x`, also on integers: see [`BinaryOp::Div`].
+        Recip = "recip",
+        /// Rounds to the nearest integer, halves away from zero.
+        Round = "round",
+        Rsqrt = "rsqrt",
+        Sin = "sin",
+        Sinh = "sinh",
+        Sqrt = "sqrt",
+        Tan = "tan",
+        Tanh = "tanh",
+    }
 }
 
 impl UnaryOp {
-    pub const ALL: [UnaryOp; 24] = [
-        UnaryOp::Neg,
-        UnaryOp::BitNot,
-        UnaryOp::Abs,
-        UnaryOp::Acos,
-        UnaryOp::Acosh,
-        UnaryOp::Asin,
-        UnaryOp::Asinh,
-        UnaryOp::Atan,
-        UnaryOp::Atanh,
-        UnaryOp::Ceil,
-        UnaryOp::Cos,
-        UnaryOp::Cosh,
-        UnaryOp::Erf,
-        UnaryOp::Exp,
-        UnaryOp::Floor,
-        UnaryOp::Log,
-        UnaryOp::Recip,
-        UnaryOp::Round,
-        UnaryOp::Rsqrt,
-        UnaryOp::Sin,
-        UnaryOp::Sinh,
-        UnaryOp::Sqrt,
-        UnaryOp::Tan,
-        UnaryOp::Tanh,
-    ];
-
-    /// Returns the name in text forms, and in the language if it has one.
-    pub fn name(self) -> &'static str {
-        match self {
-            UnaryOp::Neg => "neg",
-            UnaryOp::BitNot => "bit_not",
-            UnaryOp::Abs => "abs",
-            UnaryOp::Acos => "acos",
-            UnaryOp::Acosh => "acosh",
-            UnaryOp::Asin => "asin",
-            UnaryOp::Asinh => "asinh",
-            UnaryOp::Atan => "atan",
-            UnaryOp::Atanh => "atanh",
-            UnaryOp::Ceil => "ceil",
-            UnaryOp::Cos => "cos",
-            UnaryOp::Cosh => "cosh",
-            UnaryOp::Erf => "erf",
-            UnaryOp::Exp => "exp",
-            UnaryOp::Floor => "floor",
-            UnaryOp::Log => "log",
-            UnaryOp::Recip => "recip",
-            UnaryOp::Round => "round",
-            UnaryOp::Rsqrt => "rsqrt",
-            UnaryOp::Sin => "sin",
-            UnaryOp::Sinh => "sinh",
-            UnaryOp::Sqrt => "sqrt",
-            UnaryOp::Tan => "tan",
-            UnaryOp::Tanh => "tanh",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<UnaryOp> {
-        UnaryOp::ALL.into_iter().find(|op| op.name() == name)
-    }
-
     /// Returns whether the operation costs more than a few instructions, so that computing it once
     /// instead of twice pays.
     pub fn is_expensive(self) -> bool {
@@ -129,97 +98,47 @@ impl UnaryOp {
     }
 }
 
-/// An operation on two values of one type. The result has that type, except that comparisons give
-/// bool. A bool is an unsigned integer of one bit unless said otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BinaryOp {
-    /// Sum. Integers wrap; on bool: or.
-    Add,
-    /// Difference. Integers wrap; on bool: exclusive or.
-    Sub,
-    /// Product. Integers wrap; on bool: and.
-    Mul,
-    /// Quotient. Integers truncate towards zero. An integer divided by 0 is 0 (NumPy's value), and
-    /// the least integer divided by -1 wraps.
-    Div,
-    /// `a < b ? b : a`
-    Max,
-    /// `b < a ? b : a`
-    Min,
-    /// Power. An integer with `b < 0` gives 0, otherwise the wrapped product.
-    Pow,
-    /// The exact remainder `a - trunc(a / b) * b`, with the sign of `a`, like C's `fmod`. An
-    /// integer remainder by 0 is 0.
-    Rem,
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    /// Bitwise on integers, logical on bool. Floats are not allowed.
-    BitAnd,
-    BitOr,
-    BitXor,
-    /// Left shift. A count that is negative or at least the width gives 0 (NumPy's value).
-    ShiftLeft,
-    /// Right shift, arithmetic on signed integers. A count that is negative or at least the width
-    /// gives 0, or -1 if `a` is negative.
-    ShiftRight,
+operations! {
+    /// An operation on two values of one type. The result has that type, except that comparisons give
+    /// bool. A bool is an unsigned integer of one bit unless said otherwise.
+    BinaryOp {
+        /// Sum. Integers wrap; on bool: or.
+        Add = "add",
+        /// Difference. Integers wrap; on bool: exclusive or.
+        Sub = "sub",
+        /// Product. Integers wrap; on bool: and.
+        Mul = "mul",
+        /// Quotient. Integers truncate towards zero. An integer divided by 0 is 0 (NumPy's value), and
+        /// the least integer divided by -1 wraps.
+        Div = "div",
+        /// `a < b ? b : a`
+        Max = "max",
+        /// `b < a ? b : a`
+        Min = "min",
+        /// Power. An integer with `b < 0` gives 0, otherwise the wrapped product.
+        Pow = "pow",
+        /// The exact remainder `a - trunc(a / b) * b`, with the sign of `a`, like C's `fmod`. An
+        /// integer remainder by 0 is 0.
+        Rem = "fmod",
+        Eq = "cmp_eq",
+        Ne = "cmp_ne",
+        Lt = "cmp_lt",
+        Le = "cmp_le",
+        Gt = "cmp_gt",
+        Ge = "cmp_ge",
+        /// Bitwise on integers, logical on bool. Floats are not allowed.
+        BitAnd = "bit_and",
+        BitOr = "bit_or",
+        BitXor = "bit_xor",
+        /// Left shift. A count that is negative or at least the width gives 0 (NumPy's value).
+        ShiftLeft = "bit_left",
+        /// Right shift, arithmetic on signed integers. A count that is negative or at least the width
+        /// gives 0, or -1 if `a` is negative.
+        ShiftRight = "bit_right",
+    }
 }
 
 impl BinaryOp {
-    pub const ALL: [BinaryOp; 19] = [
-        BinaryOp::Add,
-        BinaryOp::Sub,
-        BinaryOp::Mul,
-        BinaryOp::Div,
-        BinaryOp::Max,
-        BinaryOp::Min,
-        BinaryOp::Pow,
-        BinaryOp::Rem,
-        BinaryOp::Eq,
-        BinaryOp::Ne,
-        BinaryOp::Lt,
-        BinaryOp::Le,
-        BinaryOp::Gt,
-        BinaryOp::Ge,
-        BinaryOp::BitAnd,
-        BinaryOp::BitOr,
-        BinaryOp::BitXor,
-        BinaryOp::ShiftLeft,
-        BinaryOp::ShiftRight,
-    ];
-
-    /// Returns the name in text forms, and in the language if it has one.
-    pub fn name(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "add",
-            BinaryOp::Sub => "sub",
-            BinaryOp::Mul => "mul",
-            BinaryOp::Div => "div",
-            BinaryOp::Max => "max",
-            BinaryOp::Min => "min",
-            BinaryOp::Pow => "pow",
-            BinaryOp::Rem => "fmod",
-            BinaryOp::Eq => "cmp_eq",
-            BinaryOp::Ne => "cmp_ne",
-            BinaryOp::Lt => "cmp_lt",
-            BinaryOp::Le => "cmp_le",
-            BinaryOp::Gt => "cmp_gt",
-            BinaryOp::Ge => "cmp_ge",
-            BinaryOp::BitAnd => "bit_and",
-            BinaryOp::BitOr => "bit_or",
-            BinaryOp::BitXor => "bit_xor",
-            BinaryOp::ShiftLeft => "bit_left",
-            BinaryOp::ShiftRight => "bit_right",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<BinaryOp> {
-        BinaryOp::ALL.into_iter().find(|op| op.name() == name)
-    }
-
     /// Returns whether the operation costs more than a few instructions, so that computing it once
     /// instead of twice pays.
     pub fn is_expensive(self) -> bool {
@@ -383,5 +302,28 @@ impl<L: fmt::Display> fmt::Display for Program<L> {
         }
         let results = self.results.iter().map(|r| format!("v{r}")).collect::<Vec<_>>().join(" ");
         writeln!(f, "return {results}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tile_lang::builtin::{builtin, builtin_names};
+    use tile_lang::library_names;
+
+    use super::*;
+
+    /// The language has a function for each operation. A library function of the same name would
+    /// hide it.
+    #[test]
+    fn operations_are_functions_of_the_language() {
+        let unary = UnaryOp::ALL.into_iter().map(|op| (op.name(), 1));
+        let operations = unary.chain(BinaryOp::ALL.into_iter().map(|op| (op.name(), 2)));
+        for (name, operands) in operations {
+            let found = builtin(name).unwrap_or_else(|| panic!("the language has no `{name}`"));
+            assert!(found.is_elementwise() && found.arity == (operands, operands), "{found:?}");
+        }
+        let hidden: Vec<&str> =
+            builtin_names().filter(|name| library_names().any(|other| other == *name)).collect();
+        assert!(hidden.is_empty(), "the library hides {hidden:?}");
     }
 }
