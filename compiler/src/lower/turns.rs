@@ -95,27 +95,27 @@ fn place_in(model: &Function, path: &str) -> Span {
 }
 
 impl Network {
-    /// Returns the path that a path of training has in the steps of `model`, which is trained in
-    /// turn with others: `train.Generate.optimizer.…`. [`Network::FAILED`] is shared, so that a
-    /// failed step stops the steps of all models.
+    /// Returns the path that a weight of an optimizer, a metric or a loss has in the steps of
+    /// `model`, which is trained in turn with others: `train.Generate.optimizer.…`,
+    /// `loss.Generate[0].…`. [`Network::FAILED`] is shared, so that a failed step stops the steps of
+    /// all models.
     pub fn in_turn(model: &str, path: &str) -> String {
-        match path.strip_prefix("train.") {
-            Some(rest) if path != Network::FAILED => format!("train.{model}.{rest}"),
-            _ => path.to_owned(),
+        let first = path.find(['.', '[']).unwrap_or(path.len());
+        match path == Network::FAILED {
+            true => path.to_owned(),
+            false => format!("{}.{model}{}", &path[..first], &path[first..]),
         }
     }
 
     /// Gives the weights of the optimizer, the loss and the metrics paths that those of other
-    /// models do not have: see [`Network::in_turn`]. The paths of the loss's weights begin with
-    /// the model's name.
+    /// models do not have: see [`Network::in_turn`].
     pub fn keep_apart(&mut self, model: &str) {
         let Network { graph, weights, initial, .. } = self;
         for weight in weights {
-            let path = match weight.role {
-                Role::Model => continue,
-                Role::Loss => format!("{model}.{}", weight.path),
-                Role::Optimizer | Role::Metric => Network::in_turn(model, &weight.path),
-            };
+            if weight.role == Role::Model {
+                continue;
+            }
+            let path = Network::in_turn(model, &weight.path);
             for (output, _) in graph.outputs.iter_mut().chain(&mut initial.outputs) {
                 if *output == weight.path {
                     output.clone_from(&path);
