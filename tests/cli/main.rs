@@ -7,6 +7,7 @@ mod errors;
 mod evaluate;
 mod examples;
 mod files;
+mod in_turn;
 mod mistakes;
 mod onnx;
 mod pictures;

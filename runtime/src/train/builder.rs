@@ -101,8 +101,9 @@ impl TrainerBuilder {
         for (function, settings) in functions.iter().zip(&settings) {
             let bindings = of_model(&bindings, function, &functions);
             let mut program = Program::new(&model, &device, function, bindings, frozen.clone());
-            let is_in_turn = in_turn.len() > 1 && in_turn.contains(function);
-            program.turn = program.entry.clone().filter(|_| is_in_turn);
+            if in_turn.len() > 1 && in_turn.contains(function) {
+                program.take_turns(&in_turn);
+            }
             program.steps = settings.as_ref().map_or(1, |settings| settings.steps);
             programs.push(program);
         }

@@ -95,7 +95,10 @@ impl Trainer {
         let columns = data.columns();
         let samples = numbers(data.len())?;
         let mut results = Vec::new();
-        for program in 0..self.programs.len().min(samples.len()) {
+        if samples.is_empty() {
+            return Ok(Some(results));
+        }
+        for program in 0..self.programs.len() {
             let mut running = VecDeque::new();
             for (number, part) in samples.chunks(batch_size.max(1)).enumerate() {
                 let batch = data.batch(part)?;

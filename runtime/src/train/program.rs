@@ -29,6 +29,9 @@ pub(super) struct Program {
     /// The model's name, if the file has several models to train in turn: see
     /// [`Network::keep_apart`].
     pub turn: Option<String>,
+    /// The names of the inputs and outputs of all models that the file trains in turn, also if only
+    /// this one is trained. It ignores their data.
+    pub common: [Vec<String>; 2],
     /// The number of steps on each batch.
     pub steps: u64,
     /// Whether the model has a hyper-parameter for the number of samples, which is not set.
@@ -44,13 +47,7 @@ impl Program {
         bindings: Bindings,
         frozen: Vec<String>,
     ) -> Program {
-        let is_open = |name: &str| !bindings.inputs.contains_key(name);
-        let inputs = function
-            .inputs
-            .iter()
-            .filter(|input| input.default.is_none() && is_open(&input.name.name));
-        let inputs = inputs.map(|input| input.name.name.clone()).collect();
-        let outputs = function.outputs.iter().map(|output| output.name.clone()).collect();
+        let (inputs, outputs) = (inputs_of(function, &bindings), outputs_of(function));
         let takes_batch_size = !bindings.parameters.contains_key(BATCH_SIZE)
             && function.parameters.iter().flatten().any(|p| p.name.name == BATCH_SIZE);
         Program {
@@ -62,9 +59,19 @@ impl Program {
             inputs,
             outputs,
             turn: None,
+            common: Default::default(),
             steps: 1,
             takes_batch_size,
         }
+    }
+
+    /// Makes this one of the models that a file trains in turn.
+    pub fn take_turns(&mut self, all: &[&Function]) {
+        self.turn = self.entry.clone();
+        let inputs: Vec<String> =
+            all.iter().flat_map(|model| inputs_of(model, &self.bindings)).collect();
+        let outputs: Vec<String> = all.iter().flat_map(|model| outputs_of(model)).collect();
+        self.common = [inputs, outputs];
     }
 
     /// Returns the bindings for a step of `samples` samples.
@@ -96,26 +103,57 @@ impl Program {
             ColumnRole::Weight => &[],
         }
     }
+
+    /// Returns the names of the inputs or outputs of all models that the file trains in turn.
+    fn common_names(&self, role: ColumnRole) -> &[String] {
+        let [inputs, outputs] = &self.common;
+        match role {
+            ColumnRole::Input => inputs,
+            ColumnRole::Target => outputs,
+            ColumnRole::Weight => &[],
+        }
+    }
+}
+
+/// Returns the names of a model's inputs without a default or binding.
+fn inputs_of(model: &Function, bindings: &Bindings) -> Vec<String> {
+    let is_open = |name: &str| !bindings.inputs.contains_key(name);
+    let inputs = model.inputs.iter().filter(|input| input.default.is_none());
+    let names = inputs.map(|input| &input.name.name);
+    names.filter(|name| is_open(name)).cloned().collect()
+}
+
+fn outputs_of(model: &Function) -> Vec<String> {
+    model.outputs.iter().map(|output| output.name.clone()).collect()
 }
 
 /// Returns the names of the inputs or outputs of all programs, each once.
 pub(super) fn all_names(programs: &[Program], role: ColumnRole) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in programs.iter().flat_map(|program| program.names(role)) {
-        if !names.contains(name) {
-            names.push(name.clone());
+    unique(programs.iter().flat_map(|program| program.names(role)))
+}
+
+fn unique<'n>(names: impl Iterator<Item = &'n String>) -> Vec<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for name in names {
+        if !unique.contains(name) {
+            unique.push(name.clone());
         }
     }
-    names
+    unique
 }
 
 /// Returns the name of the input or output for each column. Columns without a name are those of
-/// all programs in order. `None` for sample weights.
+/// all programs in order, and then those of models that the file trains in turn with them. `None`
+/// for sample weights.
 pub(super) fn names(
     programs: &[Program],
     columns: &[Column],
 ) -> Result<Vec<Option<String>>, Error> {
-    let of_all = |role| all_names(programs, role).into_iter();
+    let of_all = |role| {
+        let own = programs.iter().flat_map(move |program| program.names(role));
+        unique(own.chain(programs.iter().flat_map(move |program| program.common_names(role))))
+            .into_iter()
+    };
     let (mut inputs, mut outputs) = (of_all(ColumnRole::Input), of_all(ColumnRole::Target));
     let name = |Column { role, name, .. }: &Column| {
         let (names, what) = match role {
@@ -138,8 +176,10 @@ pub(super) fn names_of(
 ) -> Result<Vec<Option<String>>, Error> {
     let mut names = names(programs, columns)?;
     for (name, Column { role, .. }) in names.iter_mut().zip(columns) {
-        let has = |program: &Program| name.iter().any(|name| program.names(*role).contains(name));
-        if programs.iter().any(has) && !programs.get(number).is_some_and(has) {
+        let is_among = |names: &[String]| name.iter().any(|name| names.contains(name));
+        let is_own = programs.get(number).is_some_and(|own| is_among(own.names(*role)));
+        let is_known = programs.iter().any(|program| is_among(program.common_names(*role)));
+        if is_known && !is_own {
             *name = None;
         }
     }
