@@ -114,13 +114,13 @@ impl TrainerBuilder {
 
 /// Returns the bindings without those that `function` does not have, but another one of `all` has.
 fn of_model(bindings: &Bindings, function: &Function, all: &[&Function]) -> Bindings {
-    fn parameters<'f>(function: &'f Function) -> impl Iterator<Item = &'f String> {
+    fn parameters(function: &Function) -> impl Iterator<Item = &String> {
         function.parameters.iter().flatten().map(|parameter| &parameter.name.name)
     }
-    fn inputs<'f>(function: &'f Function) -> impl Iterator<Item = &'f String> {
+    fn inputs(function: &Function) -> impl Iterator<Item = &String> {
         function.inputs.iter().map(|input| &input.name.name)
     }
-    fn sizes<'f>(function: &'f Function) -> impl Iterator<Item = &'f String> {
+    fn sizes(function: &Function) -> impl Iterator<Item = &String> {
         let dims = function.inputs.iter().flat_map(|input| input.dims.iter().flatten());
         dims.filter_map(|dim| if let DimKind::Name(name) = &dim.kind { Some(name) } else { None })
     }
