@@ -359,11 +359,9 @@ fn smooth(case: &Random) -> (Graph, Vec<(String, Tensor)>) {
             .unwrap(),
         )
     });
-    let inputs = inputs.collect();
-    (graph, inputs)
+    (graph, inputs.collect())
 }
 
-/// Returns the sum of the products of all elements.
 fn dot(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| a * b).sum()
 }

@@ -111,11 +111,11 @@ struct Panel<'a> {
     point: &'a Point,
     /// Whether speed is in operations, and not in bytes.
     intense: bool,
-    lines: Vec<Line<'a>>,
+    lines: Vec<Curve<'a>>,
 }
 
 /// The measurements on one device.
-struct Line<'a> {
+struct Curve<'a> {
     device: &'a str,
     adapter: &'a str,
     /// Sizes and speeds, in ascending order of size.
@@ -152,7 +152,7 @@ impl<'a> Panel<'a> {
             let mut points: Vec<(f64, f64)> = rows().filter_map(at).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let row = rows().next().filter(|_| !points.is_empty())?;
-            Some(Line {
+            Some(Curve {
                 device,
                 adapter: &row.adapter,
                 points,
@@ -160,7 +160,7 @@ impl<'a> Panel<'a> {
                 color: *color,
             })
         };
-        let lines: Vec<Line> =
+        let lines: Vec<Curve> =
             devices.into_iter().zip(COLORS.iter().cycle()).filter_map(line).collect();
         (!lines.is_empty()).then_some(Panel { title, point, intense, lines })
     }
@@ -220,7 +220,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-impl Line<'_> {
+impl Curve<'_> {
     /// Draws the speeds, and the peak from the first size to the last.
     fn draw(&self, chart: &mut Chart, (left, right): (f64, f64)) -> Result<()> {
         chart.draw_series(LineSeries::new(self.points.clone(), self.color.stroke_width(2)))?;

@@ -73,6 +73,23 @@ pub struct Wanted<'a> {
     pub weights: &'a WeightsOptions,
 }
 
+/// Refuses inputs and weights for a case that trains: it makes its data itself.
+fn refuse_inputs_of_training(
+    case: &Case,
+    inputs: &Inputs,
+    weights: &WeightsOptions,
+) -> Result<(), Failure> {
+    let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
+    let taken = taken.or((!weights.is_empty()).then(|| "weights".into()));
+    match (case.training, taken) {
+        (Some(_), Some(what)) => Err(Failure::usage(format!(
+            "`{}` trains on data of its own, and takes no {what}",
+            case.workload
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Measures a case. `startup` is the time from the process's start until the device was open.
 pub fn measure(
     case: &Case,
@@ -83,15 +100,7 @@ pub fn measure(
     terminal: &Terminal,
 ) -> Result<(Measurement, Option<Traced>), Failure> {
     let sizes = &inputs.sizes;
-    let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
-    if let (Some(_), Some(what)) =
-        (case.training, taken.or((!wanted.weights.is_empty()).then(|| "weights".into())))
-    {
-        return Err(Failure::usage(format!(
-            "`{}` trains on data of its own, and takes no {what}",
-            case.workload
-        )));
-    }
+    refuse_inputs_of_training(case, inputs, wanted.weights)?;
     let load = || match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
         None => Source::load(case.path.as_ref(), sizes.entry.as_deref(), terminal),

@@ -15,13 +15,13 @@ const RUNS: usize = 9;
 
 /// The steps of a run, in order.
 pub struct Profile {
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepProfile>,
     /// Seconds that the host takes to submit a run, if the device works asynchronously.
     pub handing_over: Option<f64>,
 }
 
 /// All launches of one step.
-pub struct Step {
+pub struct StepProfile {
     /// The step's index in the plan.
     pub number: usize,
     /// The name of the value that the step computes, for readers.
@@ -63,7 +63,7 @@ impl Profile {
         let step =
             |(number, ((step, launches), times)): (usize, ((&plan::Step, u64), &mut Vec<f64>))| {
                 let cost = plan.step_cost(step);
-                Step {
+                StepProfile {
                     number,
                     value: step.name(),
                     kernel: plan.routines[step.routine].name.clone(),
@@ -90,7 +90,7 @@ impl Profile {
 
     /// Formats a table, with a line on the host's time below it.
     pub fn text(&self, peak: Option<Peak>) -> String {
-        let width = |of: fn(&Step) -> &str, head: &str| {
+        let width = |of: fn(&StepProfile) -> &str, head: &str| {
             self.steps
                 .iter()
                 .map(|step| of(step).chars().count())
@@ -133,7 +133,8 @@ impl Profile {
             );
             text += if s.tuned { "  tuned\n" } else { "\n" };
         }
-        let sum = |of: fn(&Step) -> u64| self.steps.iter().map(of).fold(0, u64::saturating_add);
+        let sum =
+            |of: fn(&StepProfile) -> u64| self.steps.iter().map(of).fold(0, u64::saturating_add);
         let launches = sum(|step| step.launches);
         text += &(line(
             "",
@@ -154,10 +155,10 @@ impl Profile {
     /// Formats a JSON line for each step, starting with the keys that identify the measurement.
     pub fn json(&self, row: &Row) -> String {
         let measurement = &row.measurement;
-        let line = |step: &Step| {
+        let line = |step: &StepProfile| {
             let rate = |count: u64| number(Some(count as f64 / step.seconds * 1e-9));
             let roofline = row.peak.map(|peak| peak.least(step.flops, step.bytes) / step.seconds);
-            json::line(&Line {
+            json::line(&JsonLine {
                 workload: &measurement.workload,
                 device: &measurement.device,
                 variant: &measurement.variant,
@@ -182,7 +183,7 @@ impl Profile {
 
 /// The JSON object of a step.
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonLine<'a> {
     workload: &'a str,
     device: &'a str,
     variant: &'a str,
@@ -214,7 +215,16 @@ mod tests {
     fn a_table_of_steps() {
         let step = |number: usize, value: &str, launches, seconds, flops, bytes| {
             let (value, kernel) = (value.to_string(), "dense_relu".to_string());
-            Step { number, value, kernel, tuned: number == 1, launches, seconds, flops, bytes }
+            StepProfile {
+                number,
+                value,
+                kernel,
+                tuned: number == 1,
+                launches,
+                seconds,
+                flops,
+                bytes,
+            }
         };
         let steps = vec![
             step(0, "encoder[0].ff.Y", 1, 0.75e-3, 60_000_000, 12_000),

@@ -54,7 +54,7 @@ impl Row {
         let Measurement { workload, device, variant, cost, .. } = &self.measurement;
         let (compute, bandwidth) = self.shares();
         let billions = |value: Option<f64>| number(value.map(|value| value * 1e-9));
-        json::line(&Line {
+        json::line(&JsonLine {
             workload,
             device,
             variant,
@@ -78,7 +78,7 @@ impl Row {
 
 /// The JSON object of a measurement.
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonLine<'a> {
     workload: &'a str,
     device: &'a str,
     variant: &'a str,

@@ -88,7 +88,7 @@ pub fn summary(tuning: &Tuning) -> String {
 
 pub fn json(tuning: &Tuning, device: &Device) -> String {
     let line = |kernel: &TunedKernel| {
-        json::line(&Line {
+        json::line(&JsonLine {
             kernel: &kernel.name,
             device: device.name(),
             launches: kernel.launches,
@@ -108,7 +108,7 @@ pub fn json(tuning: &Tuning, device: &Device) -> String {
 
 /// The JSON object of a kernel.
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonLine<'a> {
     kernel: &'a str,
     device: &'a str,
     launches: u64,

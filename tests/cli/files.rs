@@ -115,12 +115,13 @@ fn names_of_files_are_any_bytes() {
         word.push(path);
         word
     };
+    let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let option = |name: &str, path: PathBuf| vec![name.into(), path.into_os_string()];
     let run = |words: &[Vec<OsString>]| tilec(words.concat()).ok();
     let program = path(".tile").into_os_string();
-    run(&[vec!["check".into(), program.clone()]]);
-    run(&[vec!["fmt".into(), program.clone()]]);
-    run(&[vec![program.clone(), "--emit".into(), "msl".into()], option("-o", path(".emitted"))]);
+    run(&[words(&["check"]), vec![program.clone()]]);
+    run(&[words(&["fmt"]), vec![program.clone()]]);
+    run(&[vec![program.clone()], words(&["--emit", "msl"]), option("-o", path(".emitted"))]);
     assert!(names(&path(".emitted")).iter().all(|name| name.ends_with(".metal")));
     let train = [
         vec!["train".into(), program.clone()],
@@ -132,29 +133,15 @@ fn names_of_files_are_any_bytes() {
         option("--plot", path(".svg")),
     ];
     run(&train);
-    run(&[
-        train.concat(),
-        vec!["--epochs".into(), "4".into()],
-        option("--resume", path(".safetensors")),
-    ]);
+    run(&[train.concat(), words(&["--epochs", "4"]), option("--resume", path(".safetensors"))]);
     let data = base.join(OsStr::from_bytes(b"\xfd"));
     fs::create_dir(&data).unwrap();
     fs::copy(path(".csv"), data.join(OsStr::from_bytes(b"\xfc.csv"))).unwrap();
-    run(&[
-        vec!["train".into(), program.clone(), "--epochs".into(), "1".into()],
-        option("--data", data),
-    ]);
+    run(&[words(&["train", "--epochs", "1"]), vec![program.clone()], option("--data", data)]);
     assert_eq!(fs::read_to_string(path(".jsonl")).unwrap().lines().count(), 4);
-    let rows = "X=2x3";
     let outputs = [
-        vec![
-            "run".into(),
-            program.clone(),
-            "--shape".into(),
-            rows.into(),
-            "--random".into(),
-            "1".into(),
-        ],
+        words(&["run", "--shape", "X=2x3", "--random", "1"]),
+        vec![program.clone()],
         option("--weights", path(".npz")),
         option("--output-dir", path(".outputs")),
     ];
@@ -166,17 +153,11 @@ fn names_of_files_are_any_bytes() {
     let doubled =
         vec!["run".into(), path("f.tile").into(), "--input".into(), equals("X=", path("y.npy"))];
     assert!(run(&[doubled]).text().contains("f32[2, 1]"));
-    let bench = vec![
-        "bench".into(),
-        path("f.tile").into(),
-        "--iterations".into(),
-        "1".into(),
-        "--json".into(),
-    ];
-    run(&[bench, vec!["--shape".into(), rows.into()], option("--trace", path(".json"))]);
+    let bench = words(&["bench", "--iterations", "1", "--json", "--shape", "X=2x3"]);
+    run(&[bench, vec![path("f.tile").into()], option("--trace", path(".json"))]);
     fs::copy("tests/golden/onnx/attention.onnx", path(".onnx")).unwrap();
-    run(&[vec!["import".into(), path(".onnx").into()], option("-o", path(".imported.tile"))]);
-    run(&[vec!["summary".into(), path(".onnx").into()]]);
+    run(&[words(&["import"]), vec![path(".onnx").into()], option("-o", path(".imported.tile"))]);
+    run(&[words(&["summary"]), vec![path(".onnx").into()]]);
     assert!(names(&folder).iter().all(|name| !name.contains(".part")), "{:?}", names(&folder));
 }
 

@@ -125,7 +125,8 @@ fn check_and_summary_show_models_in_turn() {
 #[test]
 fn the_dcgan_of_the_examples_is_trained() {
     let folder = empty_folder("in_turn_dcgan");
-    let image = |n: usize| (0..784_usize).map(move |p| if (p + n).is_multiple_of(5) { 255 } else { 0 });
+    let image =
+        |n: usize| (0..784_usize).map(move |p| if (p + n).is_multiple_of(5) { 255 } else { 0 });
     let sizes = |sizes: &[u32]| sizes.iter().flat_map(|size| size.to_be_bytes()).collect();
     let images: Vec<u8> = [0, 0, 8, 3].into_iter().chain::<Vec<u8>>(sizes(&[16, 28, 28])).collect();
     let images: Vec<u8> = images.into_iter().chain((0..16).flat_map(image)).collect();

@@ -164,11 +164,20 @@ fn what_was_tuned_is_kept_and_used() {
     let anywhere = tilec(SOFTMAX.iter().chain(&["--emit", "explain,wgsl"])).ok().out;
     assert!(listing(&[]) == anywhere);
 
-    // A file of another driver, a damaged file, and an unsuitable schedule are reported, and not
-    // used.
+    spoiled_files_are_told_of(&path, schedule, &before, &softmax);
+}
+
+/// A file of another driver, a damaged file, and an unsuitable schedule are reported, and not used.
+fn spoiled_files_are_told_of(
+    path: &Path,
+    schedule: &str,
+    before: &Run,
+    softmax: &dyn Fn(&str, &[&str]) -> Run,
+) {
+    let kept = fs::read_to_string(path).unwrap();
     let run = || softmax("run", &["--random", "1", "--json"]);
     let lines: Vec<&str> = kept.splitn(4, '\n').collect();
-    fs::write(&path, [lines[0], &format!("another {}", lines[1]), lines[2], lines[3]].join("\n"))
+    fs::write(path, [lines[0], &format!("another {}", lines[1]), lines[2], lines[3]].join("\n"))
         .unwrap();
     let said = run();
     assert!(
@@ -177,7 +186,7 @@ fn what_was_tuned_is_kept_and_used() {
         said.err
     );
     assert_eq!(said.text(), before.text());
-    fs::write(&path, &kept[..kept.len() - 3]).unwrap();
+    fs::write(path, &kept[..kept.len() - 3]).unwrap();
     let said = run();
     assert!(said.notes()[0].ends_with(" is not used: it is damaged"), "{}", said.err);
     assert_eq!(said.text(), before.text());
@@ -185,7 +194,7 @@ fn what_was_tuned_is_kept_and_used() {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = content.bytes().fold(0xcbf2_9ce4_8422_2325, step);
     let sum = format!("{} bytes {hash:016x}", content.len());
-    fs::write(&path, [lines[0], lines[1], &sum, &content].join("\n")).unwrap();
+    fs::write(path, [lines[0], lines[1], &sum, &content].join("\n")).unwrap();
     let said = run();
     assert_eq!(
         said.notes(),

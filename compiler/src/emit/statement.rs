@@ -9,7 +9,7 @@ use naga::{
 use super::EmitError;
 use super::module::{Emitter, Variable, scalar};
 use crate::dtype::DType;
-use crate::kernel::{Expr, Matrix, Place, Role, Stmt, Type, VariableId};
+use crate::kernel::{Expr, Matrix, MatrixAddress, Role, Stmt, Type, VariableId};
 use crate::scalar::BinaryOp;
 
 impl Emitter<'_> {
@@ -38,26 +38,7 @@ impl Emitter<'_> {
                 self.store(pointer, value);
                 self.variables.insert(*id, Variable::Local(pointer));
             }
-            Stmt::Collect(id, op, value) => {
-                let argument = self.value(value)?;
-                let ty = self.ty(self.kernel.variables[*id].ty);
-                let result = Expression::SubgroupOperationResult { ty };
-                let result = self.function.expressions.append(result, Span::UNDEFINED);
-                let op = match op {
-                    BinaryOp::Mul => SubgroupOperation::Mul,
-                    BinaryOp::Max => SubgroupOperation::Max,
-                    BinaryOp::Min => SubgroupOperation::Min,
-                    _ => SubgroupOperation::Add,
-                };
-                let collective_op = CollectiveOperation::Reduce;
-                self.push(Statement::SubgroupCollectiveOperation {
-                    op,
-                    collective_op,
-                    argument,
-                    result,
-                });
-                self.name(*id, Variable::Value(result));
-            }
+            Stmt::Collect(id, op, value) => self.collect(*id, *op, value)?,
             Stmt::Assign(id, value) => {
                 let value = self.value(value)?;
                 if let Some(Variable::Local(pointer)) = self.variables.get(id).copied() {
@@ -104,6 +85,24 @@ impl Emitter<'_> {
             }
             Stmt::Barrier => self.push(Statement::ControlBarrier(Barrier::WORK_GROUP)),
         }
+        Ok(())
+    }
+
+    /// Emits a reduction over the invocations of a subgroup.
+    fn collect(&mut self, id: VariableId, op: BinaryOp, value: &Expr) -> Result<(), EmitError> {
+        let argument = self.value(value)?;
+        let ty = self.ty(self.kernel.variables[id].ty);
+        let result = Expression::SubgroupOperationResult { ty };
+        let result = self.function.expressions.append(result, Span::UNDEFINED);
+        let op = match op {
+            BinaryOp::Mul => SubgroupOperation::Mul,
+            BinaryOp::Max => SubgroupOperation::Max,
+            BinaryOp::Min => SubgroupOperation::Min,
+            _ => SubgroupOperation::Add,
+        };
+        let collective_op = CollectiveOperation::Reduce;
+        self.push(Statement::SubgroupCollectiveOperation { op, collective_op, argument, result });
+        self.name(id, Variable::Value(result));
         Ok(())
     }
 
@@ -156,7 +155,11 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn matrix_data(&mut self, matrix: usize, place: &Place) -> Result<CooperativeData, EmitError> {
+    fn matrix_data(
+        &mut self,
+        matrix: usize,
+        place: &MatrixAddress,
+    ) -> Result<CooperativeData, EmitError> {
         let row_major = self.kernel.matrices[matrix].role != Role::Left;
         let stride = self.unsigned_literal(place.pitch);
         Ok(CooperativeData {

@@ -256,8 +256,7 @@ impl<'g> Grouping<'g> {
             while let Some(id) = open.pop().filter(|_| seen.len() < MOST_NODES) {
                 for &reader in self.links.users(id) {
                     let is_same = self.graph.shape(reader) == self.graph.shape(contraction);
-                    if is_same && is_elementwise(&self.graph.node(reader).op) && seen.insert(reader)
-                    {
+                    if is_same && is_local(&self.graph.node(reader).op) && seen.insert(reader) {
                         self.epilogues.entry(reader).or_insert(contraction);
                         open.push(reader);
                     }
@@ -310,8 +309,8 @@ impl<'g> Grouping<'g> {
                 }
                 None => roots.push(user),
             }
-            at_place &= is_elementwise(&self.graph.node(user).op)
-                && self.graph.shape(user) == node.ty.shape;
+            at_place &=
+                is_local(&self.graph.node(user).op) && self.graph.shape(user) == node.ty.shape;
         }
         let _ = self.graph.budget.spend((users.len() + roots.len()) as u64 / 2);
         roots.sort_unstable();
@@ -354,7 +353,7 @@ impl<'g> Grouping<'g> {
             return None;
         }
         let is_cheap =
-            !is_expensive(&node.op) && tensors <= 1 && !(is_native && is_elementwise(&node.op));
+            !is_expensive(&node.op) && tensors <= 1 && !(is_native && is_local(&node.op));
         let cheap = is_cheap && repeats <= MOST_RECOMPUTATION;
         (at_place || repeats <= 1.0 || cheap).then_some(Inlined { roots, at_place })
     }
@@ -462,11 +461,9 @@ impl<'g> Grouping<'g> {
     }
 }
 
-fn is_elementwise(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Constant(_) | Op::Index { .. } | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast
-    )
+/// Returns whether an element is computed from no elements of tensors but those at its place.
+fn is_local(op: &Op) -> bool {
+    op.is_elementwise() || matches!(op, Op::Constant(_) | Op::Index { .. })
 }
 
 /// Returns whether the node copies a tensor in another order, so that elements adjacent in the

@@ -132,6 +132,45 @@ fn ties(graph: &mut Graph, points: &Points, g: NodeId) -> Option<NodeId> {
     Some(tensors.add(Op::Cast, ty, &[shared]))
 }
 
+/// Returns the body of a contraction at other points: their indices are `others`. A point counts
+/// only if one of the `pairs` of variables differs.
+fn body_of_others(
+    body: &Program<ContractionLeaf>,
+    others: &[Affine],
+    pairs: &[[usize; 2]],
+) -> Option<Program<ContractionLeaf>> {
+    let mut program = Program::default();
+    let mut overflow = false;
+    let results = program.append(body, |program, leaf, dtype| {
+        let leaf = match leaf {
+            ContractionLeaf::Access(access) => ContractionLeaf::Access(*access),
+            ContractionLeaf::Index(affine) => {
+                let affine = affine.substitute_all(others);
+                overflow |= affine.is_none();
+                ContractionLeaf::Index(affine.unwrap_or_default())
+            }
+        };
+        program.push(Inst::Leaf(leaf), dtype)
+    });
+    if overflow {
+        return None;
+    }
+    let mut differs: Option<Value> = None;
+    for pair in pairs {
+        let [r, s] = pair
+            .map(|v| program.push(Inst::Leaf(ContractionLeaf::Index(Affine::var(v))), DType::I32));
+        let unlike = program.binary(BinaryOp::Ne, r, s);
+        differs =
+            Some(differs.map_or(unlike, |others| program.binary(BinaryOp::BitOr, others, unlike)));
+    }
+    let counts = match (results.get(1), differs) {
+        (Some(&counts), Some(differs)) => Some(program.binary(BinaryOp::BitAnd, counts, differs)),
+        (counts, differs) => counts.copied().or(differs),
+    };
+    program.results = [Some(results[0]), counts].into_iter().flatten().collect();
+    Some(program)
+}
+
 /// Returns for each point the product of all other points of its place, or 1 if there are none.
 ///
 /// The Hermite form parametrizes the points as `x(z, r)`, where z identifies the place. The other
@@ -181,35 +220,8 @@ fn others(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     for index in accesses.iter_mut().flat_map(|access| &mut access.index) {
         index.affine = index.affine.substitute_all(&others)?;
     }
-    let mut body = Program::default();
-    let mut overflow = false;
-    let results = body.append(&op.body, |body, leaf, dtype| {
-        let leaf = match leaf {
-            ContractionLeaf::Access(access) => ContractionLeaf::Access(*access),
-            ContractionLeaf::Index(affine) => {
-                let affine = affine.substitute_all(&others);
-                overflow |= affine.is_none();
-                ContractionLeaf::Index(affine.unwrap_or_default())
-            }
-        };
-        body.push(Inst::Leaf(leaf), dtype)
-    });
-    if overflow {
-        return None;
-    }
-    let mut differs: Option<Value> = None;
-    for v in form.rank..count {
-        let [r, s] = [v, other(v)]
-            .map(|v| body.push(Inst::Leaf(ContractionLeaf::Index(Affine::var(v))), DType::I32));
-        let unlike = body.binary(BinaryOp::Ne, r, s);
-        differs =
-            Some(differs.map_or(unlike, |others| body.binary(BinaryOp::BitOr, others, unlike)));
-    }
-    let counts = match (results.get(1), differs) {
-        (Some(&counts), Some(differs)) => Some(body.binary(BinaryOp::BitAnd, counts, differs)),
-        (counts, differs) => counts.copied().or(differs),
-    };
-    body.results = [Some(results[0]), counts].into_iter().flatten().collect();
+    let pairs: Vec<[usize; 2]> = (form.rank..count).map(|v| [v, other(v)]).collect();
+    let body = body_of_others(&op.body, &others, &pairs)?;
     let output =
         form.old.iter().zip(&op.indices).map(|(old, index)| old.sub(&Affine::constant(index.low)));
     let output = output.collect::<Option<Vec<_>>>()?;

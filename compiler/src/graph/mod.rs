@@ -109,6 +109,11 @@ impl Op {
         matches!(self, Op::Input(_) | Op::Weight(_) | Op::Elements(_) | Op::Result { .. })
     }
 
+    /// Returns whether each element depends only on the operands' elements at its place.
+    pub fn is_elementwise(&self) -> bool {
+        matches!(self, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient)
+    }
+
     /// Returns how many parts it is described by, a measure of the work and memory it takes.
     fn parts(&self) -> usize {
         match self {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op, Scan};
+use super::{Aggregation, Contraction, ContractionLeaf, Graph, Node, NodeId, Op, Scan};
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::scalar::select_result;
@@ -109,7 +109,18 @@ impl Graph {
             (Op::Scan(scan), _) => return self.verify_scan(id, scan, &operands),
             _ => {}
         }
-        let (shape, dtype) = match (&node.op, operands.as_slice()) {
+        let computed = self.computed_type(node, &operands)?;
+        if computed == node.ty {
+            Ok(())
+        } else {
+            Err(format!("it is marked {}, but computes {computed}", node.ty))
+        }
+    }
+
+    /// Returns the type that a node has by its operation and operands. It is no contraction, scan
+    /// or result.
+    fn computed_type(&self, node: &Node, operands: &[&TensorType]) -> Result<TensorType, String> {
+        let (shape, dtype) = match (&node.op, operands) {
             (Op::Input(_) | Op::Weight(_), []) => (node.ty.shape.clone(), node.ty.dtype),
             (Op::Constant(scalar), []) => (vec![], scalar.dtype),
             (Op::Elements(scalars), []) => {
@@ -129,9 +140,9 @@ impl Graph {
             }
             (Op::Index { axis }, []) => return Err(format!("{} has no axis {axis}", node.ty)),
             (Op::Unary(op), [a]) => (a.shape.clone(), op.result(a.dtype)?),
-            (Op::Binary(op), [a, b]) => (broadcast_all(&operands)?, op.result(a.dtype, b.dtype)?),
+            (Op::Binary(op), [a, b]) => (broadcast_all(operands)?, op.result(a.dtype, b.dtype)?),
             (Op::Select, [c, a, b]) => {
-                (broadcast_all(&operands)?, select_result(c.dtype, a.dtype, b.dtype)?)
+                (broadcast_all(operands)?, select_result(c.dtype, a.dtype, b.dtype)?)
             }
             (Op::Cast, [a]) => (a.shape.clone(), node.ty.dtype),
             (Op::StopGradient, [a]) => (a.shape.clone(), a.dtype),
@@ -156,12 +167,7 @@ impl Graph {
                 return Err(format!("the operation does not take {} operands", operands.len()));
             }
         };
-        let computed = TensorType { dtype, shape };
-        if computed == node.ty {
-            Ok(())
-        } else {
-            Err(format!("it is marked {}, but computes {computed}", node.ty))
-        }
+        Ok(TensorType { dtype, shape })
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn run(
     operands: &[&Tensor],
 ) -> Result<Tensor, Error> {
     let mut points = Points::new(contraction, ty, operands);
-    let start = Place {
+    let start = Aggregate {
         written: false,
         total: if contraction.aggregation == Aggregation::Product { 1.0 } else { 0.0 },
         best: contraction.aggregation.identity(contraction.body.dtype(contraction.body.results[0])),
@@ -205,11 +205,11 @@ fn position_form(contraction: &Contraction, walk: &mut Walk) -> usize {
 }
 
 /// The bytes that a contraction takes for each element of its result while it is computed.
-pub(super) const PLACE_BYTES: u64 = size_of::<Place>() as u64;
+pub(super) const PLACE_BYTES: u64 = size_of::<Aggregate>() as u64;
 
 /// The aggregation state of one place of the result.
 #[derive(Clone)]
-struct Place {
+struct Aggregate {
     written: bool,
     /// Total of sums and products of floats.
     total: f64,
@@ -219,7 +219,7 @@ struct Place {
     position: i32,
 }
 
-impl Place {
+impl Aggregate {
     fn add(&mut self, aggregation: Aggregation, value: Scalar, position: i32) {
         let is_nan = |scalar: Scalar| scalar.to_f64().is_nan();
         let takes_over = |op: BinaryOp| {

@@ -140,7 +140,7 @@ impl Source {
                     let Some(array) = self.matrices else { continue };
                     let number = self.below(3);
                     let first = Expr::from(8 * self.below(3) as i32);
-                    let place = Place { shared: array + number, first, pitch: 16 };
+                    let place = MatrixAddress { shared: array + number, first, pitch: 16 };
                     match self.below(2) {
                         0 => b.load_matrix(number, place),
                         _ => b.store_matrix(number, place),

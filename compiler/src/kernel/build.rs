@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::text::is_reserved;
 use super::{
-    Access, Buffer, Expr, Invalid, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable,
-    VariableId,
+    Access, Buffer, Expr, Invalid, Kernel, Matrix, MatrixAddress, Role, Shared, Stmt, Type,
+    Variable, VariableId,
 };
 use crate::dtype::DType;
 use crate::scalar::BinaryOp;
@@ -148,12 +148,12 @@ impl Builder {
     }
 
     /// Reads a matrix from workgroup memory.
-    pub fn load_matrix(&mut self, matrix: usize, from: Place) {
+    pub fn load_matrix(&mut self, matrix: usize, from: MatrixAddress) {
         self.block.push(Stmt::LoadMatrix { matrix, from });
     }
 
     /// Writes a matrix to workgroup memory.
-    pub fn store_matrix(&mut self, matrix: usize, to: Place) {
+    pub fn store_matrix(&mut self, matrix: usize, to: MatrixAddress) {
         self.block.push(Stmt::StoreMatrix { matrix, to });
     }
 

@@ -117,7 +117,7 @@ pub struct Matrix {
 /// columns of a left matrix, and the rows of other matrices. The location is the same for all
 /// invocations of a subgroup.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct MatrixAddress {
     pub shared: usize,
     pub first: Expr,
     /// Distance of lines in elements. Both `pitch` and `first` are multiples of 16 bytes.
@@ -240,7 +240,7 @@ pub enum Stmt {
     /// Reads a matrix from workgroup memory.
     LoadMatrix {
         matrix: usize,
-        from: Place,
+        from: MatrixAddress,
     },
     /// Adds the product of a left and a right matrix to a sum. All three have one size, and both
     /// factors have one type. The order of rounding is unspecified.
@@ -252,7 +252,7 @@ pub enum Stmt {
     /// Writes a matrix to workgroup memory.
     StoreMatrix {
         matrix: usize,
-        to: Place,
+        to: MatrixAddress,
     },
     /// Waits for all invocations of the workgroup, and makes their writes to workgroup memory
     /// visible to each other.

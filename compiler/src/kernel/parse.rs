@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::text::{LANES, MULTIPLICATIVE, infix};
 use super::{
-    Access, Buffer, Builtin, Expr, Kernel, Matrix, Place, Role, Shared, Stmt, Type, Variable,
-    VariableId,
+    Access, Buffer, Builtin, Expr, Kernel, Matrix, MatrixAddress, Role, Shared, Stmt, Type,
+    Variable, VariableId,
 };
 use crate::cursor::ParseError;
 use crate::dtype::{DType, Scalar};
@@ -274,44 +274,49 @@ impl<'a> Parser<'a> {
                 let id = self.declare(name, self.kernel.type_of(&value)?);
                 if word == "let" { Stmt::Let(id, value) } else { Stmt::Var(id, value) }
             }
-            name => match self.named(name)? {
-                Named::Variable(id) => Stmt::Assign(id, self.assigned()?),
-                Named::Buffer(buffer) => {
-                    Stmt::Store { buffer, index: self.index()?, value: self.assigned()? }
-                }
-                Named::Shared(shared) => {
-                    let index = self.index()?;
-                    if self.eat("by") {
-                        let to = Place { shared, first: index, pitch: self.integer()? };
-                        self.expect("=")?;
-                        Stmt::StoreMatrix { matrix: self.matrix_name()?, to }
-                    } else {
-                        Stmt::StoreShared { shared, index, value: self.assigned()? }
-                    }
-                }
-                Named::Matrix(sum) if self.eat("+=") => {
-                    let left = self.matrix_name()?;
-                    self.expect("*")?;
-                    Stmt::MultiplyAdd { sum, left, right: self.matrix_name()? }
-                }
-                Named::Matrix(matrix) => {
-                    self.expect("=")?;
-                    let name = self.next();
-                    let Named::Shared(shared) = self.named(name)? else {
-                        return Err(format!("`{name}` is not in workgroup memory"));
-                    };
-                    let first = self.index()?;
-                    self.expect("by")?;
-                    Stmt::LoadMatrix {
-                        matrix,
-                        from: Place { shared, first, pitch: self.integer()? },
-                    }
-                }
-                Named::Step(_) => return Err(format!("`{name}` can't be assigned")),
-            },
+            name => self.assignment(name)?,
         };
         self.expect(";")?;
         Ok(stmt)
+    }
+
+    /// Parses an assignment to what has the name `name`, from behind the name.
+    fn assignment(&mut self, name: &'a str) -> Parsed<Stmt> {
+        Ok(match self.named(name)? {
+            Named::Variable(id) => Stmt::Assign(id, self.assigned()?),
+            Named::Buffer(buffer) => {
+                Stmt::Store { buffer, index: self.index()?, value: self.assigned()? }
+            }
+            Named::Shared(shared) => {
+                let index = self.index()?;
+                if self.eat("by") {
+                    let to = MatrixAddress { shared, first: index, pitch: self.integer()? };
+                    self.expect("=")?;
+                    Stmt::StoreMatrix { matrix: self.matrix_name()?, to }
+                } else {
+                    Stmt::StoreShared { shared, index, value: self.assigned()? }
+                }
+            }
+            Named::Matrix(sum) if self.eat("+=") => {
+                let left = self.matrix_name()?;
+                self.expect("*")?;
+                Stmt::MultiplyAdd { sum, left, right: self.matrix_name()? }
+            }
+            Named::Matrix(matrix) => {
+                self.expect("=")?;
+                let name = self.next();
+                let Named::Shared(shared) = self.named(name)? else {
+                    return Err(format!("`{name}` is not in workgroup memory"));
+                };
+                let first = self.index()?;
+                self.expect("by")?;
+                Stmt::LoadMatrix {
+                    matrix,
+                    from: MatrixAddress { shared, first, pitch: self.integer()? },
+                }
+            }
+            Named::Step(_) => return Err(format!("`{name}` can't be assigned")),
+        })
     }
 
     fn named(&self, name: &str) -> Parsed<Named> {

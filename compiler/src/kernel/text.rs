@@ -30,7 +30,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Access, Builtin, Expr, Kernel, Place, Role, Stmt, Type};
+use super::{Access, Builtin, Expr, Kernel, MatrixAddress, Role, Stmt, Type};
 use crate::dtype::{DType, Scalar};
 use crate::scalar::BinaryOp;
 
@@ -156,7 +156,7 @@ impl Display for StmtText<'_> {
         let variable = |id| name(&kernel.variables, id, |v| &v.name);
         let text = |expr| ExprText(kernel, expr);
         let matrix = |number| name(&kernel.matrices, number, |m| &m.name);
-        let place = |place: &Place| {
+        let place = |place: &MatrixAddress| {
             let array = name(&kernel.shared, place.shared, |s| &s.name);
             format!("{array}[{}] by {}", ExprText(kernel, &place.first), place.pitch)
         };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::text::{StmtText, is_reserved};
 use super::types::{is_collective, is_native};
-use super::{Access, Builtin, Expr, Kernel, Place, Role, Stmt, Type, VariableId};
+use super::{Access, Builtin, Expr, Kernel, MatrixAddress, Role, Stmt, Type, VariableId};
 use crate::dtype::DType;
 
 /// The reason that a kernel is invalid.
@@ -160,13 +160,8 @@ impl Walk<'_> {
             }
             Stmt::Store { buffer, index, value } => {
                 self.expect(index, Type::I32).map_err(at)?;
-                match self.kernel.buffers.get(*buffer) {
-                    Some(b) if b.access != Access::Read => self.expect(value, b.ty).map_err(at)?,
-                    Some(b) => {
-                        return Err(at(format!("`{}` is read, so it can't be written", b.name)));
-                    }
-                    None => return Err(at(format!("there is no buffer number {buffer}"))),
-                }
+                let ty = self.written_type(*buffer).map_err(at)?;
+                self.expect(value, ty).map_err(at)?;
             }
             Stmt::StoreShared { shared, index, value } => {
                 self.expect(index, Type::I32).map_err(at)?;
@@ -176,19 +171,15 @@ impl Walk<'_> {
                 }
             }
             Stmt::For { counter, from, to, step, body } => {
-                self.expect(from, Type::I32)
-                    .and_then(|()| self.expect(to, Type::I32))
-                    .map_err(at)?;
+                self.expect(from, Type::I32).map_err(at)?;
+                self.expect(to, Type::I32).map_err(at)?;
                 if !(1..=0x7fff_ffff).contains(step) {
                     return Err(at(format!("the step {step} is not in 1..2^31")));
                 }
                 self.check_declaration(*counter, Type::I32).map_err(at)?;
                 let together = self.is_uniform(from) && self.is_uniform(to);
-                self.declared.push(Declared {
-                    in_scope: true,
-                    assignable: false,
-                    uniform: together,
-                });
+                let (in_scope, assignable) = (true, false);
+                self.declared.push(Declared { in_scope, assignable, uniform: together });
                 self.block(body, uniform && together)?;
                 self.declared[*counter].in_scope = false;
             }
@@ -206,18 +197,10 @@ impl Walk<'_> {
                 self.check_place(*matrix, place).map_err(at)?;
             }
             Stmt::MultiplyAdd { sum, left, right } => {
-                let of = |&number: &usize| {
-                    self.kernel.matrices.get(number).map(|m| (m.role, m.dtype, m.size))
-                };
-                let (sum, left, right) = (of(sum), of(left), of(right));
-                let fits = matches!((sum, left, right), (Some((Role::Sum, _, s)), Some((Role::Left, a, l)), Some((Role::Right, b, r)))
-                    if s == l && l == r && a == b);
-                if !fits {
-                    return Err(at(
-                        "a sum of products of a left and a right matrix is wanted, of one size"
-                            .into(),
-                    ));
-                }
+                let fits = self.fit([*sum, *left, *right]).unwrap_or(false);
+                let message =
+                    "a sum of products of a left and a right matrix is wanted, of one size";
+                fits.then_some(()).ok_or_else(|| at(message.into()))?;
             }
             Stmt::Barrier if !uniform => {
                 return Err("a barrier that some invocations may not reach".into());
@@ -227,7 +210,26 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn check_place(&self, matrix: usize, place: &Place) -> Result<(), String> {
+    /// Returns the type of the elements of a buffer that is written.
+    fn written_type(&self, buffer: usize) -> Result<Type, String> {
+        match self.kernel.buffers.get(buffer) {
+            Some(b) if b.access != Access::Read => Ok(b.ty),
+            Some(b) => Err(format!("`{}` is read, so it can't be written", b.name)),
+            None => Err(format!("there is no buffer number {buffer}")),
+        }
+    }
+
+    /// Returns whether matrices are a sum, a left and a right factor of one size. `None` if one of
+    /// them does not exist.
+    fn fit(&self, numbers: [usize; 3]) -> Option<bool> {
+        let [sum, left, right] = numbers.map(|number| self.kernel.matrices.get(number));
+        let (sum, left, right) = (sum?, left?, right?);
+        let are_roles = (sum.role, left.role, right.role) == (Role::Sum, Role::Left, Role::Right);
+        let is_of_one_size = sum.size == left.size && left.size == right.size;
+        Some(are_roles && is_of_one_size && left.dtype == right.dtype)
+    }
+
+    fn check_place(&self, matrix: usize, place: &MatrixAddress) -> Result<(), String> {
         self.expect(&place.first, Type::I32)?;
         let Some(matrix) = self.kernel.matrices.get(matrix) else {
             return Err(format!("there is no matrix number {matrix}"));

@@ -57,12 +57,7 @@ pub(super) fn lower<'p>(
 
     let (places, matches) = places(output, &mut variables, span);
     if contraction.aggregation == ast::Aggregation::Assign && !matches.is_empty() {
-        let message = format!(
-            "it cannot be shown that `=` writes each place of `{}` at most once",
-            contraction.output.name
-        );
-        return Err(Diagnostic::error("E0217", span, message)
-            .help("add up with `+`: the places are known only at run time"));
+        return Err(written_at_run_time(&contraction.output.name, span));
     }
     let indices = bounded(&places, &shape, &reads, |read| {
         evaluator.target.graph.shape(operands[read.operand])
@@ -97,6 +92,14 @@ pub(super) fn lower<'p>(
         default: contraction.default.is_some(),
     }));
     evaluator.target.add(op, TensorType::new(dtype, shape), &operands, span)
+}
+
+/// Returns the error of an assignment to places that run-time indices select.
+fn written_at_run_time(output: &str, span: Span) -> Diagnostic {
+    let message =
+        format!("it cannot be shown that `=` writes each place of `{output}` at most once");
+    Diagnostic::error("E0217", span, message)
+        .help("add up with `+`: the places are known only at run time")
 }
 
 /// Returns the places that a contraction writes. A run-time index becomes a variable over the whole

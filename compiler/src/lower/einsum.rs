@@ -8,8 +8,8 @@
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
-use super::builtin::{Form, fixed};
 use super::expression::{Lowered, Spans, Target};
+use super::form::{Form, fixed};
 use super::tensors::Tensors;
 use super::value::Value;
 use crate::affine::Affine;

@@ -45,6 +45,7 @@ mod contraction;
 mod descent;
 mod einsum;
 mod expression;
+mod form;
 mod frame;
 mod guard;
 mod indices;

@@ -14,7 +14,7 @@ use super::expression::{Evaluator, Lowered, Target};
 use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::Value;
-use crate::graph::{NodeId, Scan};
+use crate::graph::{Graph, NodeId, Scan};
 use crate::tensor::TensorType;
 
 /// A tensor that the loop iterates over, one slice a step.
@@ -22,6 +22,15 @@ struct Sequence<'p> {
     variable: &'p Ident,
     node: NodeId,
     axis: usize,
+}
+
+impl Sequence<'_> {
+    /// Returns the type of what a step reads: the sequence without its axis.
+    fn slice(&self, graph: &Graph) -> TensorType {
+        let mut ty = graph.node(self.node).ty.clone();
+        ty.shape.remove(self.axis);
+        ty
+    }
 }
 
 /// A name whose value is passed from each step to the next.
@@ -59,12 +68,8 @@ pub(super) fn scan<'p>(
     let graph = &evaluator.target.graph;
     let types: Vec<TensorType> =
         first.iter().map(|leaf| graph.node(leaf.node).ty.clone()).collect();
-    let slices = sequences.iter().map(|sequence| {
-        let mut ty = graph.node(sequence.node).ty.clone();
-        ty.shape.remove(sequence.axis);
-        (sequence.variable, ty)
-    });
-    let slices: Vec<(&'p Ident, TensorType)> = slices.collect();
+    let slices: Vec<(&'p Ident, TensorType)> =
+        sequences.iter().map(|sequence| (sequence.variable, sequence.slice(graph))).collect();
 
     evaluator.target.begin_scan();
     let slices =

@@ -112,6 +112,6 @@ pub use program::{Implementation, NativeOutput, NativeProgram, Position};
 pub use reduction::Reduction;
 pub use scatter::Scatter;
 pub use space::{Lines, Space, Variables};
-pub use step::{Action, Reader, Step};
+pub use step::{Action, Reader, TapeStep};
 pub use tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
 pub use winograd::{Side, Winograd};

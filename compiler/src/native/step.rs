@@ -61,7 +61,7 @@ impl Action {
 
 /// A step of a tape: one instruction, or a chain of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct TapeStep {
     pub value: Value,
     pub register: usize,
     pub action: Action,

@@ -23,7 +23,7 @@ use super::analysis::{Analysis, SHORTEST_ROW, in_place, reads};
 use super::chain;
 use super::fused::Fused;
 use super::space::{Lines, Space, Variables};
-use super::step::{Action, Reader, Step};
+use super::step::{Action, Reader, TapeStep};
 
 /// The most points evaluated at once. Chunks of whole rows, of single chains, and of rows that are
 /// exchanged with columns may be longer.
@@ -44,7 +44,7 @@ pub const WRITTEN: usize = 1;
 pub struct Tape {
     pub space: Space,
     /// The steps that run for each chunk.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TapeStep>,
     /// The number of instructions in `steps`, for estimates of work.
     pub operations: usize,
     /// The step of the chain with the most work, which hides the latency of prefetches.
@@ -53,7 +53,7 @@ pub struct Tape {
     /// result. The memory is then in the caches.
     pub lodgers: Vec<(Value, Value)>,
     /// The steps that run once, over one period of the value, each with that period in points.
-    pub steady: Vec<(Step, usize)>,
+    pub steady: Vec<(TapeStep, usize)>,
     pub dtypes: Vec<DType>,
     /// The bytes of each register.
     pub registers: Vec<usize>,
@@ -152,7 +152,7 @@ impl Tape {
             let action = self.action(nest, inst, guards, in_place.contains(&value));
             if let Some(period) = periods[value] {
                 let register = self.add_register(bytes + period * self.dtypes[value].size());
-                self.steady.push((Step { value, register, action }, period));
+                self.steady.push((TapeStep { value, register, action }, period));
                 continue;
             }
             let fitting = free.iter().position(|&register| self.registers[register] == bytes);
@@ -166,7 +166,7 @@ impl Tape {
             free.extend(
                 done.into_iter().map(|read| register_of[read]).filter(|r| *r != usize::MAX),
             );
-            self.steps.push(Step { value, register, action });
+            self.steps.push(TapeStep { value, register, action });
         }
     }
 
@@ -205,7 +205,7 @@ impl Tape {
         let known = chain::Known { dtypes: &self.dtypes, constants: &self.constants };
         self.steps = chain::joined(std::mem::take(&mut self.steps), linked, known, &self.results);
         self.lodgers = chain::lodgers(&self.steps, &self.results, &self.dtypes);
-        let work = |(number, step): (usize, &Step)| match &step.action {
+        let work = |(number, step): (usize, &TapeStep)| match &step.action {
             Action::Chain(chain) => Some((chain.work(), number)),
             _ => None,
         };
@@ -268,7 +268,11 @@ impl Tape {
                     .map_or(1, |(_, period)| *period);
                 self.registers.push((period + self.longest) * dtype.size());
                 self.steady.push((
-                    Step { value: negative, register, action: Action::Unary(UnaryOp::Neg, value) },
+                    TapeStep {
+                        value: negative,
+                        register,
+                        action: Action::Unary(UnaryOp::Neg, value),
+                    },
                     period,
                 ));
             }

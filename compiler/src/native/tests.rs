@@ -1,6 +1,6 @@
 //! Programs of small graphs as text, and broken programs.
 
-use super::{Action, Implementation, NativeProgram, Step};
+use super::{Action, Implementation, NativeProgram, TapeStep};
 use crate::graph::Graph;
 use crate::pipeline;
 use crate::profile::Profile;
@@ -87,7 +87,7 @@ fn broken_programs_are_refused() {
     let small = fault(SOFTMAX, &|program| program.epilogue.registers[2] = 3);
     assert!(small.contains("bytes in r2, which has 3"), "{small}");
     let shared = fault(SOFTMAX, &|program| {
-        let Some(Step { action: Action::Chain(chain), .. }) = program.epilogue.steps.last_mut()
+        let Some(TapeStep { action: Action::Chain(chain), .. }) = program.epilogue.steps.last_mut()
         else {
             panic!("a chain at the end")
         };

@@ -125,12 +125,8 @@ pub(crate) fn gather(
     }
     let kept = builder.independent(kept, shape)?;
     let names: Vec<&str> = contraction.indices.iter().map(|r| r.name.as_str()).collect();
-    let reduction = (0..builder.reductions)
-        .map(|r| Axis {
-            name: axis_name(free + r, r, &indices, &names),
-            extent: builder.extents[r],
-        })
-        .collect();
+    let axis = |(r, &extent)| Axis { name: axis_name(free + r, r, &indices, &names), extent };
+    let reduction = builder.extents.iter().enumerate().map(axis).collect();
     Some(Gather { reduction, derived: builder.derived, guards: kept, indices, empty })
 }
 

@@ -129,28 +129,19 @@ impl Nest {
             over: None,
         };
         let load = |operand: usize, offset: &Affine| {
-            Inst::Leaf(Leaf::Load(Load {
-                operand,
-                offset: offset.clone(),
-                dynamic: Vec::new(),
-                when: Vec::new(),
-            }))
+            let (dynamic, when) = (Vec::new(), Vec::new());
+            Inst::Leaf(Leaf::Load(Load { operand, offset: offset.clone(), dynamic, when }))
         };
 
-        let mut scores = Vec::new();
-        for Inner { axes, body } in &self.inner {
+        let scores = self.inner.iter().map(|Inner { axes, body }| {
             let mut nest = self.bare("scores", Some(Aggregation::Sum));
             nest.body = body.clone();
-            nest.epilogue.results =
-                vec![nest.epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32)];
+            let sum = nest.epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32);
+            nest.epilogue.results = vec![sum];
             nest.outputs = vec![output(&of_area, &place)];
-            scores.push(self.part(
-                nest,
-                &of_scores,
-                of_scores.len(),
-                &axes.clone().collect::<Vec<usize>>(),
-            )?);
-        }
+            self.part(nest, &of_scores, of_scores.len(), &axes.clone().collect::<Vec<usize>>())
+        });
+        let scores = scores.collect::<Option<Vec<_>>>()?;
 
         let (of_row_outputs, others): (Vec<usize>, Vec<usize>) =
             (0..self.outputs.len()).partition(|&output| self.is_of_rows(output));
@@ -195,16 +186,8 @@ impl Nest {
         let free: Vec<usize> = (0..self.free).collect();
         let product = self.part(nest, &free, free.len(), &points)?;
         let turns = self.axes[self.loops()][around..].iter().map(|axis| axis.extent).collect();
-        Some(Stages {
-            scores,
-            weights,
-            product,
-            statistics: statistics.len(),
-            rows,
-            area,
-            turns,
-            of_rows,
-        })
+        let statistics = statistics.len();
+        Some(Stages { scores, weights, product, statistics, rows, area, turns, of_rows })
     }
 
     /// Returns the statistics of the body that some outputs read.

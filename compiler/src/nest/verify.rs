@@ -31,29 +31,8 @@ impl Nest {
         require(self.free + self.loops <= self.axes.len(), || {
             "more axes of a kind than there are".into()
         })?;
-        for (number, Output { ty, position, over }) in self.outputs.iter().enumerate() {
-            let may = over.is_none_or(|operand| self.may_overwrite(number, operand));
-            require(may, || format!("output {number} cannot be written over an operand"))?;
-            let places = if self.is_of_rows(number) {
-                self.places() / self.row_length()
-            } else {
-                self.places()
-            };
-            let fits =
-                if self.loops == 0 { ty.elements() == places } else { ty.elements() >= places };
-            require(fits, || format!("{ty} does not have {places} elements"))?;
-            self.mentions_below(position, self.axes.len() + self.derived.len())?;
-            let reduces = position.variables().any(|v| self.depends_on_reduction(v));
-            require(!reduces, || "a position in an output mentions a reduction axis".into())?;
-            // Bounds of derived variables may be wider than their values: intervals ignore
-            // correlations.
-            if position.variables().all(|v| v < self.axes.len()) {
-                let (low, high) = position
-                    .bounds(&self.variable_bounds())
-                    .ok_or("a position in an output overflows")?;
-                let inside = low >= 0 && high < ty.elements() as i64;
-                require(inside, || format!("writes positions {low}..={high} of {ty}"))?;
-            }
+        for (number, output) in self.outputs.iter().enumerate() {
+            self.check_output(number, output)?;
         }
         require(self.epilogue.results.len() == self.outputs.len(), || {
             "one epilogue result for each output".into()
@@ -117,6 +96,29 @@ impl Nest {
         }
         self.check_program(&self.body, Part::Body)?;
         self.check_program(&self.epilogue, Part::Epilogue)
+    }
+
+    fn check_output(&self, number: usize, output: &Output) -> Result<(), String> {
+        let Output { ty, position, over } = output;
+        let may = over.is_none_or(|operand| self.may_overwrite(number, operand));
+        require(may, || format!("output {number} cannot be written over an operand"))?;
+        let places =
+            if self.is_of_rows(number) { self.places() / self.row_length() } else { self.places() };
+        let fits = if self.loops == 0 { ty.elements() == places } else { ty.elements() >= places };
+        require(fits, || format!("{ty} does not have {places} elements"))?;
+        self.mentions_below(position, self.axes.len() + self.derived.len())?;
+        let reduces = position.variables().any(|v| self.depends_on_reduction(v));
+        require(!reduces, || "a position in an output mentions a reduction axis".into())?;
+        // Bounds of derived variables may be wider than their values: intervals ignore
+        // correlations.
+        if position.variables().all(|v| v < self.axes.len()) {
+            let (low, high) = position
+                .bounds(&self.variable_bounds())
+                .ok_or("a position in an output overflows")?;
+            let inside = low >= 0 && high < ty.elements() as i64;
+            require(inside, || format!("writes positions {low}..={high} of {ty}"))?;
+        }
+        Ok(())
     }
 
     fn mentions_below(&self, affine: &Affine, limit: usize) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! The calls of a model's program, with the attributes that they share with the library's layers.
 
-use super::text::Step;
+use super::recorder::Recorded;
 use crate::graph::NodeId;
 use crate::lower::Passed;
 
@@ -13,9 +13,9 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub fn of(step: &'a Step) -> Option<Call<'a>> {
+    pub fn of(step: &'a Recorded) -> Option<Call<'a>> {
         match step {
-            Step::Call { function, parameters, inputs, outputs, .. } => {
+            Recorded::Call { function, parameters, inputs, outputs, .. } => {
                 Some(Call { function, parameters, inputs, outputs })
             }
             _ => None,

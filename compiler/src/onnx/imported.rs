@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use super::model::OnnxError;
 use super::proto;
+use super::recorder::Recorded;
 use super::tensor::{self, Loader};
-use super::text::{self, Step, Stored};
+use super::text::{self, Stored};
 use crate::graph::NodeId;
 use crate::lower::Network;
 use crate::tensor::{Tensor, TensorType};
@@ -21,7 +22,7 @@ pub struct Imported {
     /// The number of parts of the model that were run during the import.
     pub parts: usize,
     pub(super) name: String,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<Recorded>,
     /// The names of values in the file.
     pub(super) values: HashMap<NodeId, String>,
     pub(super) outputs: Vec<(String, NodeId)>,
@@ -32,7 +33,7 @@ impl Imported {
     /// Returns names and types of the model's inputs. The network may lack some.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Input { name, ty, .. } if !self.computed.contains_key(name) => {
+            Recorded::Input { name, ty, .. } if !self.computed.contains_key(name) => {
                 Some((name.as_str(), ty))
             }
             _ => None,

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::calls::{Axis, Call, node};
-use super::text::Step;
+use super::recorder::Recorded;
 use crate::dtype::DType;
 use crate::graph::{Graph, NodeId};
 use crate::lower::Passed;
@@ -16,8 +16,8 @@ use crate::lower::Passed;
 pub(super) const WORDS: [&str; 2] = ["same", "channels_first"];
 
 /// A line of a model's program.
-pub(super) enum Line<'a> {
-    Step(&'a Step),
+pub(super) enum ProgramLine<'a> {
+    Recorded(&'a Recorded),
     Layer(Layer),
 }
 
@@ -49,22 +49,24 @@ pub(super) struct Own {
 
 /// Replaces steps by layers where they match. `outputs` are the model's.
 pub(super) fn with_layers<'a>(
-    steps: &[&'a Step],
+    steps: &[&'a Recorded],
     graph: &Graph,
     outputs: &[(String, NodeId)],
-) -> Vec<Line<'a>> {
+) -> Vec<ProgramLine<'a>> {
     let mut finder =
         Finder { graph, stored: HashSet::new(), uses: HashMap::new(), readers: HashMap::new() };
     outputs.iter().for_each(|(_, node)| *finder.uses.entry(*node).or_default() += 1);
     for (place, step) in steps.iter().enumerate() {
         match step {
-            Step::Weight { node, ty, .. } if ty.dtype == DType::F32 => {
+            Recorded::Weight { node, ty, .. } if ty.dtype == DType::F32 => {
                 finder.stored.insert(*node);
             }
-            Step::Constant { node, tensor } if tensor.dtype() == DType::F32 => {
+            Recorded::Constant { node, tensor } if tensor.dtype() == DType::F32 => {
                 finder.stored.insert(*node);
             }
-            Step::Call { inputs, .. } => inputs.iter().for_each(|input| finder.read(input, place)),
+            Recorded::Call { inputs, .. } => {
+                inputs.iter().for_each(|input| finder.read(input, place))
+            }
             _ => {}
         }
     }
@@ -89,13 +91,16 @@ pub(super) fn with_layers<'a>(
     }
     let own: HashSet<NodeId> =
         found.values().flat_map(|layer| &layer.weights).map(|own| own.node).collect();
-    let is_own = |step: &Step| match step {
-        Step::Weight { node, .. } | Step::Constant { node, .. } => own.contains(node),
+    let is_own = |step: &Recorded| match step {
+        Recorded::Weight { node, .. } | Recorded::Constant { node, .. } => own.contains(node),
         _ => false,
     };
     let left =
         steps.iter().enumerate().filter(|(place, step)| !gone.contains(place) && !is_own(step));
-    left.map(|(place, step)| found.remove(&place).map_or(Line::Step(step), Line::Layer)).collect()
+    left.map(|(place, step)| {
+        found.remove(&place).map_or(ProgramLine::Recorded(step), ProgramLine::Layer)
+    })
+    .collect()
 }
 
 /// The part of the following call that a layer can absorb.

@@ -18,13 +18,14 @@
 //! - `order`: removal of unused nodes, and their order.
 //! - `model`: [`Model`], a file that was read and checked.
 //! - `inputs`: the types of a model's inputs.
-//! - `import`: the import of nodes; `attributes`: their attributes; `control`: operators that are
+//! - `import`: the import of nodes; `library`: the calls that they become; `attributes`: their
+//!   attributes; `control`: operators that are
 //!   not functions of tensors; `branches`: branches and loops; `sequences`: sequences.
 //! - `values`: values that determine shapes; `host`: operators whose results have a value-dependent
 //!   length.
 //! - `trees`: the attributes of tree ensembles as tables; `ensemble`: the calls on these.
-//! - `text`: conversion to a Tile program; `layers`: detection of the library's layers in its
-//!   `calls`.
+//! - `recorder`: the record of calls; `text`: its conversion to a Tile program; `layers`: detection
+//!   of the library's layers in its `calls`.
 //!
 //! Invariants:
 //!
@@ -42,9 +43,11 @@ mod import;
 mod imported;
 mod inputs;
 mod layers;
+mod library;
 mod model;
 mod order;
 mod proto;
+mod recorder;
 mod sequences;
 mod small;
 mod sparse;

@@ -8,65 +8,18 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use tile_lang::ast::Function;
 use tile_lang::lexer::KEYWORDS;
 use tile_lang::{CONSTANTS, library_names};
 
 use super::attributes::literal;
 use super::imported::Imported;
-use super::layers::{Layer, Line, WORDS, with_layers};
+use super::layers::{Layer, ProgramLine, WORDS, with_layers};
+use super::recorder::Recorded;
 use super::tensor::number;
 use crate::dtype::DType;
-use crate::graph::{Graph, NodeId};
-use crate::lower::{Calls, Lowered, Passed};
+use crate::graph::NodeId;
+use crate::lower::Passed;
 use crate::tensor::{Tensor, TensorType};
-
-/// A step in the construction of a graph.
-pub(super) enum Step {
-    Input {
-        name: String,
-        ty: TensorType,
-        node: NodeId,
-    },
-    Weight {
-        path: String,
-        ty: TensorType,
-        node: NodeId,
-    },
-    Constant {
-        tensor: Tensor,
-        node: NodeId,
-    },
-    Call {
-        function: String,
-        has_parameters: bool,
-        parameters: Vec<(String, Passed)>,
-        inputs: Vec<Passed>,
-        outputs: Vec<Passed>,
-    },
-}
-
-impl Step {
-    pub fn call(
-        function: &Function,
-        parameters: Vec<(String, Passed)>,
-        inputs: Vec<Passed>,
-        result: &Passed,
-    ) -> Step {
-        let outputs = match result {
-            Passed::List(items) => items.clone(),
-            output => vec![output.clone()],
-        };
-        let name = function.name.as_ref().map_or("", |name| &name.name).to_owned();
-        Step::Call {
-            function: name,
-            has_parameters: function.parameters.is_some(),
-            parameters,
-            inputs,
-            outputs,
-        }
-    }
-}
 
 /// Operators with infix notation in the language.
 const INFIX: [(&str, &str); 9] = [
@@ -128,8 +81,8 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
     let mut weights = Vec::new();
     for line in with_layers(&needed(steps, outputs), &network.graph, outputs) {
         match line {
-            Line::Step(step) => writer.step(step, &mut inputs, &mut weights),
-            Line::Layer(layer) => writer.layer(&layer, &mut weights),
+            ProgramLine::Recorded(step) => writer.step(step, &mut inputs, &mut weights),
+            ProgramLine::Layer(layer) => writer.layer(&layer, &mut weights),
         }
     }
     let results: Vec<String> = outputs
@@ -173,86 +126,9 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
     (tile_lang::format(&text).unwrap_or(text), weights)
 }
 
-/// [`Calls`] with a record of the steps.
-pub(super) struct Recorder<'p> {
-    pub calls: Calls<'p>,
-    pub steps: Vec<Step>,
-    /// The names of values in the file.
-    pub values: HashMap<NodeId, String>,
-}
-
-impl<'p> Recorder<'p> {
-    pub fn new(calls: Calls<'p>) -> Recorder<'p> {
-        Recorder { calls, steps: Vec::new(), values: HashMap::new() }
-    }
-
-    pub fn graph(&self) -> &Graph {
-        self.calls.graph()
-    }
-
-    pub fn input(&mut self, name: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
-        let node = self.calls.input(name, ty.clone(), known)?;
-        self.steps.push(Step::Input { name: name.to_owned(), ty, node });
-        Ok(node)
-    }
-
-    pub fn weight(&mut self, path: &str, ty: TensorType, known: Option<Tensor>) -> Lowered<NodeId> {
-        let node = self.calls.weight(path, ty.clone(), known)?;
-        self.steps.push(Step::Weight { path: path.to_owned(), ty, node });
-        Ok(node)
-    }
-
-    pub fn constant(&mut self, tensor: &Tensor) -> Lowered<NodeId> {
-        let node = self.calls.constant(tensor)?;
-        self.steps.push(Step::Constant { tensor: tensor.clone(), node });
-        Ok(node)
-    }
-
-    pub fn tensor(&mut self, value: &Passed) -> Lowered<NodeId> {
-        let node = self.calls.tensor(value)?;
-        if !matches!(value, Passed::Tensor(_))
-            && let Some(tensor) = self.calls.known(node, usize::MAX)
-        {
-            self.steps.push(Step::Constant { tensor, node });
-        }
-        Ok(node)
-    }
-
-    pub fn known(&mut self, node: NodeId, most: usize) -> Option<Tensor> {
-        self.calls.known(node, most)
-    }
-
-    pub fn reveal(&mut self, node: NodeId, value: Tensor) {
-        self.calls.reveal(node, value);
-    }
-
-    pub fn settle(&mut self, node: NodeId, name: &str, value: Tensor) {
-        self.calls.settle(node, name, value);
-    }
-
-    pub fn input_name(&self, node: NodeId) -> Option<String> {
-        self.calls.input_name(node)
-    }
-
-    pub fn begin(&mut self, name: &str, function: &str, path: &str) {
-        self.calls.begin(name, function, path);
-    }
-
-    pub fn call(
-        &mut self,
-        function: &'p Function,
-        parameters: Vec<(String, Passed)>,
-        inputs: Vec<Passed>,
-    ) -> Lowered<Passed> {
-        let result = self.calls.call(function, parameters.clone(), inputs.clone())?;
-        self.steps.push(Step::call(function, parameters, inputs, &result));
-        Ok(result)
-    }
-}
-
 /// Returns the steps that the outputs need. This drops, for example, arithmetic on shapes, whose
 /// results are literals.
-fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> {
+fn needed<'a>(steps: &'a [Recorded], outputs: &[(String, NodeId)]) -> Vec<&'a Recorded> {
     fn add(value: &Passed, wanted: &mut HashSet<NodeId>) {
         match value {
             Passed::Tensor(node) => {
@@ -263,12 +139,14 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
         }
     }
     let mut wanted: HashSet<NodeId> = outputs.iter().map(|(_, node)| *node).collect();
-    let mut kept: Vec<&Step> = Vec::new();
+    let mut kept: Vec<&Recorded> = Vec::new();
     for step in steps.iter().rev() {
         let is_needed = match step {
-            Step::Input { .. } => true,
-            Step::Weight { node, .. } | Step::Constant { node, .. } => wanted.contains(node),
-            Step::Call { inputs, outputs, .. } => {
+            Recorded::Input { .. } => true,
+            Recorded::Weight { node, .. } | Recorded::Constant { node, .. } => {
+                wanted.contains(node)
+            }
+            Recorded::Call { inputs, outputs, .. } => {
                 // A call that returns its input is not needed for it.
                 let is_wanted = |output: &Passed| {
                     matches!(output, Passed::Tensor(node) if wanted.contains(node))
@@ -286,10 +164,10 @@ fn needed<'a>(steps: &'a [Step], outputs: &[(String, NodeId)]) -> Vec<&'a Step> 
 }
 
 /// Returns the node and location of a tensor of the file.
-fn stored(step: &Step) -> Option<(NodeId, Stored)> {
+fn stored(step: &Recorded) -> Option<(NodeId, Stored)> {
     match step {
-        Step::Weight { path, node, .. } => Some((*node, Stored::Path(path.clone()))),
-        Step::Constant { tensor, node } => Some((*node, Stored::Tensor(tensor.clone()))),
+        Recorded::Weight { path, node, .. } => Some((*node, Stored::Path(path.clone()))),
+        Recorded::Constant { tensor, node } => Some((*node, Stored::Tensor(tensor.clone()))),
         _ => None,
     }
 }
@@ -324,25 +202,25 @@ impl Writer<'_> {
 
     fn step(
         &mut self,
-        step: &Step,
+        step: &Recorded,
         inputs: &mut Vec<(String, String, TensorType)>,
         weights: &mut Vec<(String, Stored)>,
     ) {
         match step {
-            Step::Input { name, ty, node } => {
+            Recorded::Input { name, ty, node } => {
                 let own = self.fresh(name);
                 self.names.insert(*node, own.clone());
                 inputs.push((name.clone(), own, ty.clone()));
             }
-            Step::Weight { ty, node, .. } => {
+            Recorded::Weight { ty, node, .. } => {
                 let own = self.weight(&self.wanted(*node), ty, *node);
                 weights.push((own, self.stored[node].clone()));
             }
-            Step::Constant { tensor, node } if !has_literal(tensor) => {
+            Recorded::Constant { tensor, node } if !has_literal(tensor) => {
                 let own = self.weight(&self.wanted(*node), tensor.ty(), *node);
                 weights.push((own, self.stored[node].clone()));
             }
-            Step::Constant { tensor, node } => {
+            Recorded::Constant { tensor, node } => {
                 let own = self.name(*node);
                 let (dtype, value) = (number(tensor.dtype()), text(&literal(tensor), self));
                 let _ = match tensor.dtype() {
@@ -355,7 +233,7 @@ impl Writer<'_> {
                     ),
                 };
             }
-            Step::Call { function, has_parameters, parameters, inputs, outputs } => {
+            Recorded::Call { function, has_parameters, parameters, inputs, outputs } => {
                 let operands: Vec<String> = inputs.iter().map(|input| text(input, self)).collect();
                 let has_tensor = inputs.iter().any(has_tensor);
                 let infix = INFIX

@@ -22,11 +22,11 @@ const MOST_FACTORS: usize = 16;
 const COMPARE_UNITS: u64 = 4;
 
 pub fn exchange(graph: &mut Graph) {
-    let mut sums: HashMap<NodeId, Product> = HashMap::new();
+    let mut sums: HashMap<NodeId, FactorProduct> = HashMap::new();
     let mut readers: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
     let order = graph.topological();
     for &id in &order {
-        let Some(product) = Product::of(graph, id) else { continue };
+        let Some(product) = FactorProduct::of(graph, id) else { continue };
         for factor in &product.factors {
             readers.entry(factor.node).or_default().push(id);
         }
@@ -76,7 +76,7 @@ impl Factor {
 /// `node[places] = +(product of factors)`, summed over the variables `sums`. All variables start at
 /// 0.
 #[derive(Clone)]
-struct Product {
+struct FactorProduct {
     extents: Vec<usize>,
     places: Vec<Option<usize>>,
     sums: Vec<usize>,
@@ -84,8 +84,8 @@ struct Product {
     is_negative: bool,
 }
 
-impl Product {
-    fn of(graph: &Graph, id: NodeId) -> Option<Product> {
+impl FactorProduct {
+    fn of(graph: &Graph, id: NodeId) -> Option<FactorProduct> {
         let Op::Contraction(op) = &graph.node(id).op else { return None };
         let is_plain = op.constraints.is_empty() && !op.default && op.body.results.len() == 1;
         if op.aggregation != Aggregation::Sum || !is_plain || !graph.dtype(id).is_float() {
@@ -112,7 +112,7 @@ impl Product {
             return None;
         }
         let operands = graph.operands(id);
-        let mut product = Product {
+        let mut product = FactorProduct {
             extents: extents.clone(),
             places,
             sums,
@@ -179,7 +179,7 @@ impl Product {
     }
 
     /// Returns the product with one factor replaced by the sum that computes it.
-    fn with(&self, factor: &Factor, inner: &Product) -> Option<Whole> {
+    fn with(&self, factor: &Factor, inner: &FactorProduct) -> Option<Whole> {
         let mut whole = self.clone();
         let mut now: Vec<Option<usize>> = vec![None; inner.extents.len()];
         inner.places.iter().zip(&factor.index).for_each(|(v, place)| {
@@ -205,7 +205,7 @@ impl Product {
 
 /// A nested sum: over the product's own variables, and over the inner sum's.
 struct Whole {
-    product: Product,
+    product: FactorProduct,
     inner_sums: Vec<usize>,
 }
 
@@ -214,7 +214,7 @@ impl Whole {
     /// that `node` is the sum of some of the factors over the outer variables, that the other
     /// factors do not depend on the outer variables, and that the outer sum has more terms than the
     /// inner one.
-    fn by(&self, node: NodeId, other: &Product, graph: &Graph) -> Option<Product> {
+    fn by(&self, node: NodeId, other: &FactorProduct, graph: &Graph) -> Option<FactorProduct> {
         let Whole { product, inner_sums } = self;
         let points = |sums: &[usize]| sums.iter().map(|&v| product.extents[v]).product::<usize>();
         if other.sums.len() != product.sums.len() || points(&product.sums) <= points(inner_sums) {
@@ -249,11 +249,16 @@ impl Whole {
         }
         rest.push(Factor { node, index, divides: false });
         let is_negative = product.is_negative ^ other.is_negative;
-        Some(Product { sums: inner_sums.clone(), factors: rest, is_negative, ..product.clone() })
+        Some(FactorProduct {
+            sums: inner_sums.clone(),
+            factors: rest,
+            is_negative,
+            ..product.clone()
+        })
     }
 }
 
-impl Product {
+impl FactorProduct {
     /// Adds the contraction that computes the product, to replace the node `id`.
     fn contraction(&self, graph: &mut Graph, id: NodeId) -> NodeId {
         let dtype = graph.dtype(id);

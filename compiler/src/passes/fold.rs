@@ -99,9 +99,9 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
 /// Returns the constant that equals an elementwise operation on constants, or a reshape of one.
 fn constant(graph: &Graph, id: NodeId, operands: &[NodeId]) -> Option<Op> {
     let node = graph.node(id);
-    let is_elementwise =
+    let is_known =
         matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::Reshape);
-    if !is_elementwise || node.ty.rank() > 1 {
+    if !is_known || node.ty.rank() > 1 {
         return None;
     }
     let known: Vec<&[Scalar]> =

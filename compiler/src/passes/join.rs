@@ -23,10 +23,10 @@ use crate::tensor::TensorType;
 
 /// Joins products of one tensor with weights.
 pub fn join(graph: &mut Graph) {
-    let mut all: Vec<Vec<Product>> = Vec::new();
+    let mut all: Vec<Vec<Projection>> = Vec::new();
     let mut of_tensor: HashMap<NodeId, Vec<usize>> = HashMap::new();
     for id in graph.topological() {
-        let Some(product) = Product::of(graph, id) else { continue };
+        let Some(product) = Projection::of(graph, id) else { continue };
         let known = of_tensor.entry(product.tensor).or_default();
         match known.iter().find(|&&number| all[number][0].fits(&product)) {
             Some(&number) => all[number].push(product),
@@ -40,7 +40,7 @@ pub fn join(graph: &mut Graph) {
 }
 
 /// `node[rows, columns] = +(tensor[index] * weight[terms, columns])`
-struct Product {
+struct Projection {
     product: NodeId,
     /// The product, or its sum with the bias.
     node: NodeId,
@@ -55,8 +55,8 @@ struct Product {
     bias: Option<NodeId>,
 }
 
-impl Product {
-    fn of(graph: &Graph, id: NodeId) -> Option<Product> {
+impl Projection {
+    fn of(graph: &Graph, id: NodeId) -> Option<Projection> {
         let Op::Contraction(op) = &graph.node(id).op else { return None };
         let operands = graph.operands(id);
         let is_sum = op.aggregation == Aggregation::Sum && !op.default && op.constraints.is_empty();
@@ -109,7 +109,7 @@ impl Product {
             variables.iter().map(|&v| op.indices[v].high as usize).collect::<Vec<usize>>()
         };
         let (rows, terms, columns) = (sizes(rows), sizes(terms), sizes(&columns));
-        let mut product = Product {
+        let mut product = Projection {
             product: id,
             node: id,
             tensor: operand(x),
@@ -141,7 +141,7 @@ impl Product {
     }
 
     /// Returns whether another product sums the same terms of the same tensor.
-    fn fits(&self, other: &Product) -> bool {
+    fn fits(&self, other: &Projection) -> bool {
         (&self.index, &self.rows, &self.terms) == (&other.index, &other.rows, &other.terms)
     }
 
@@ -156,14 +156,14 @@ fn is_kept(graph: &Graph, id: NodeId) -> bool {
 }
 
 /// Replaces several products by slices of a joint one.
-fn joined(graph: &mut Graph, products: &[Product]) {
-    let Product { index, rows, terms, .. } = &products[0];
+fn joined(graph: &mut Graph, products: &[Projection]) {
+    let Projection { index, rows, terms, .. } = &products[0];
     // The tensor may itself have been joined before: look up its current node.
     let operands = graph.operands(products[0].product);
     let Some(tensor) = operands.into_iter().find(|&operand| operand != products[0].weight) else {
         return;
     };
-    let widths: Vec<usize> = products.iter().map(Product::width).collect();
+    let widths: Vec<usize> = products.iter().map(Projection::width).collect();
     let width: usize = widths.iter().sum();
     let with_bias = products.iter().all(|product| product.bias.is_some());
     let weights: Vec<NodeId> = products.iter().map(|product| product.weight).collect();

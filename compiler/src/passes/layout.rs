@@ -34,11 +34,11 @@ use std::collections::HashMap;
 
 use crate::graph::{Contraction, Graph, NodeId, Op};
 use classes::Classes;
-use product::Product;
+use product::WeightProduct;
 use rewriter::Rewriter;
 
 pub fn layout(graph: &mut Graph) {
-    let (mut order, products) = Product::all(graph);
+    let (mut order, products) = WeightProduct::all(graph);
     let [orders, copied] = Classes::new(graph, &order, &products).orders(graph, &order, &products);
     if orders.is_empty() && copied.is_empty() {
         return;
@@ -72,11 +72,6 @@ fn is_identity(order: &[usize]) -> bool {
 fn is_view_of(shape: &[usize], order: &[usize]) -> bool {
     let long: Vec<usize> = order.iter().copied().filter(|&axis| shape[axis] != 1).collect();
     long.is_sorted()
-}
-
-/// Returns whether each element depends only on the operands' elements at its place.
-fn is_elementwise(op: &Op) -> bool {
-    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient)
 }
 
 /// Makes an output a copy of its node, so that the node may have any order.

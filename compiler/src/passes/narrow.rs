@@ -29,7 +29,7 @@ pub fn narrow(graph: &mut Graph, dtype: DType) {
             graph.put_scan(id, parts);
         }
         let Op::Contraction(contraction) = &graph.node(id).op else { continue };
-        if !is_sum_of_products(contraction) {
+        if !sums_products_of_f32(contraction) {
             continue;
         }
         let mut contraction = contraction.clone();
@@ -61,8 +61,8 @@ pub fn narrow(graph: &mut Graph, dtype: DType) {
     }
 }
 
-/// Returns whether it sums products of f32.
-fn is_sum_of_products(contraction: &Contraction) -> bool {
+/// Returns whether it sums products of two different values, which are f32.
+fn sums_products_of_f32(contraction: &Contraction) -> bool {
     let Contraction { aggregation, body, .. } = contraction;
     let result = body.results[0];
     let is_product =

@@ -8,7 +8,7 @@ use crate::graph::{Graph, NodeId};
 use crate::profile::Profile;
 use crate::tensor::TensorType;
 
-use super::flow::{Binding, Flow};
+use super::flow::{BoundWork, Flow};
 use super::{Buffer, BufferId, Content, Loop, PlanError, Port, Work};
 
 /// A plan under construction. Its parts are those of a [`Plan`](super::Plan).
@@ -108,11 +108,11 @@ impl<'g> Draft<'g> {
                 nest.verify().map_err(|invalid| invalid.to_string())?;
             }
         }
-        fn binding<'a>(step: &'a DraftStep) -> Binding<'a> {
-            Binding { work: &step.work, operands: &step.operands, outputs: &step.outputs }
+        fn binding<'a>(step: &'a DraftStep) -> BoundWork<'a> {
+            BoundWork { work: &step.work, operands: &step.operands, outputs: &step.outputs }
         }
-        let prelude: Vec<Binding> = self.prelude.iter().map(binding).collect();
-        let steps: Vec<Binding> = self.steps.iter().map(binding).collect();
+        let prelude: Vec<BoundWork> = self.prelude.iter().map(binding).collect();
+        let steps: Vec<BoundWork> = self.steps.iter().map(binding).collect();
         Flow {
             buffers: &self.buffers,
             prelude: &prelude,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Buffer, BufferId, Content, Loop, Port, Work};
 
 /// The work of a step, and the buffers that it is bound to.
-pub(super) struct Binding<'a> {
+pub(super) struct BoundWork<'a> {
     pub work: &'a Work,
     pub operands: &'a [BufferId],
     pub outputs: &'a [BufferId],
@@ -15,8 +15,8 @@ pub(super) struct Binding<'a> {
 /// The steps of a plan or a draft, and the buffers between them.
 pub(super) struct Flow<'a> {
     pub buffers: &'a [Buffer],
-    pub prelude: &'a [Binding<'a>],
-    pub steps: &'a [Binding<'a>],
+    pub prelude: &'a [BoundWork<'a>],
+    pub steps: &'a [BoundWork<'a>],
     pub loops: &'a [Loop],
     pub outputs: &'a [Port],
 }
@@ -107,7 +107,7 @@ impl Memory<'_> {
         Ok(())
     }
 
-    fn run(&mut self, step: &Binding, number: usize) -> Result<(), String> {
+    fn run(&mut self, step: &BoundWork, number: usize) -> Result<(), String> {
         step.operands.iter().try_for_each(|&operand| self.read(operand))?;
         if let Some(both) = step.operands.iter().find(|operand| step.outputs.contains(operand)) {
             return Err(format!("it reads and writes buffer {both}"));
@@ -140,7 +140,7 @@ impl Memory<'_> {
     }
 
     /// Compares the tensors of a nest with the buffers. Their shapes may differ.
-    fn check_types(&self, step: &Binding) -> Result<(), String> {
+    fn check_types(&self, step: &BoundWork) -> Result<(), String> {
         let Work::Nest(nest) = step.work else { return Ok(()) };
         let outputs = nest.outputs.iter().map(|output| &output.ty);
         let tensors = nest.operands.iter().chain(outputs);

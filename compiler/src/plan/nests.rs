@@ -9,7 +9,7 @@ use crate::nest::{self, Axis, Window};
 use crate::profile::Profile;
 
 use super::draft::{Draft, DraftStep};
-use super::scope::{Place, Scope};
+use super::scope::{BufferPart, Scope};
 use super::{BufferId, Carry, Content, Loop, PlanError, Port, Work};
 
 /// Units of work for a group.
@@ -149,8 +149,8 @@ impl<'g> Draft<'g> {
         let groups =
             groups.ok_or_else(|| PlanError::Internal("the body of a scan has no groups".into()))?;
         let operands = graph.operands(id).into_iter().map(|operand| self.read(scope, operand));
-        let operands = operands.collect::<Result<Vec<Place>, PlanError>>()?;
-        let mut results: Vec<Vec<Place>> = vec![Vec::new(); body.outputs.len()];
+        let operands = operands.collect::<Result<Vec<BufferPart>, PlanError>>()?;
+        let mut results: Vec<Vec<BufferPart>> = vec![Vec::new(); body.outputs.len()];
         for user in graph.users(id) {
             let is_read = !graph.users(user).is_empty() || graph.is_output(user);
             if let (Op::Result { number }, true) = (&graph.node(user).op, is_read) {
@@ -165,7 +165,7 @@ impl<'g> Draft<'g> {
         let mut inputs = body.inputs.iter().copied().zip(operands);
         for (&axis, (input, whole)) in scan.sequences.iter().zip(inputs.by_ref()) {
             let window = whole.window.at_step(axis, depth);
-            inner.places.insert(input, Place { window, ..whole });
+            inner.places.insert(input, BufferPart { window, ..whole });
         }
         let mut carries = Vec::with_capacity(scan.carries);
         for (number, (input, first)) in inputs.by_ref().take(scan.carries).enumerate() {
@@ -183,7 +183,7 @@ impl<'g> Draft<'g> {
             let number = scan.carries + number;
             for whole in std::mem::take(&mut results[number]) {
                 let window = whole.window.at_step(axis, depth);
-                inner.want(body.outputs[number].1, Place { window, ..whole });
+                inner.want(body.outputs[number].1, BufferPart { window, ..whole });
             }
         }
         let loops = self.add_groups(&mut inner, &groups.list)?;
@@ -199,8 +199,8 @@ impl<'g> Draft<'g> {
         scan: &Scan,
         number: usize,
         input: NodeId,
-        first: Place,
-        results: &[Place],
+        first: BufferPart,
+        results: &[BufferPart],
     ) -> Result<Carry, PlanError> {
         let source = inner.source(input);
         let ty = &inner.graph.node(input).ty;
@@ -228,10 +228,10 @@ impl<'g> Draft<'g> {
                 self.add_buffer(source, ty, Content::passing(ty))?
             },
         };
-        inner.places.insert(input, Place { buffer: carry.before, window: Window::whole(ty) });
+        inner.places.insert(input, BufferPart { buffer: carry.before, window: Window::whole(ty) });
         inner.want(
             inner.graph.outputs[number].1,
-            Place { buffer: carry.next, window: Window::whole(ty) },
+            BufferPart { buffer: carry.next, window: Window::whole(ty) },
         );
         Ok(carry)
     }
@@ -241,7 +241,7 @@ impl<'g> Draft<'g> {
 fn generator(
     scope: &Scope,
     root: NodeId,
-    places: &[Place],
+    places: &[BufferPart],
 ) -> Result<(String, Work, Vec<NodeId>), PlanError> {
     let graph = scope.graph;
     let work = match graph.node(root).op {

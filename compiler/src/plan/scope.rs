@@ -17,27 +17,27 @@ pub(super) struct Scope<'a, 'g> {
     /// The loops around its steps, the outermost first.
     pub loops: Vec<Axis>,
     /// The location of each node that is in memory.
-    pub places: HashMap<NodeId, Place>,
+    pub places: HashMap<NodeId, BufferPart>,
     /// The locations to which the surrounding loop wants values written.
-    wanted: HashMap<NodeId, Vec<Place>>,
+    wanted: HashMap<NodeId, Vec<BufferPart>>,
     /// The nodes whose memory the graph's outputs are.
     outputs: HashSet<NodeId>,
 }
 
 /// A part of a buffer.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct BufferPart {
     pub buffer: BufferId,
     pub window: Window,
 }
 
-impl Place {
+impl BufferPart {
     /// Returns the same elements in another shape.
-    fn reshaped(self, shape: &[usize]) -> Result<Place, PlanError> {
+    fn reshaped(self, shape: &[usize]) -> Result<BufferPart, PlanError> {
         let window = self.window.reshaped(shape);
         let window =
             window.ok_or_else(|| PlanError::Internal("a reshape of a part of a tensor".into()))?;
-        Ok(Place { window, ..self })
+        Ok(BufferPart { window, ..self })
     }
 }
 
@@ -50,7 +50,7 @@ impl<'a, 'g> Scope<'a, 'g> {
 
     /// Requests that the value of `id`, or the value of which it is a reshape, is written to
     /// `place`.
-    pub fn want(&mut self, id: NodeId, place: Place) {
+    pub fn want(&mut self, id: NodeId, place: BufferPart) {
         self.wanted.entry(self.graph.storage(id)).or_default().push(place);
     }
 
@@ -90,7 +90,7 @@ impl Draft<'_> {
         &mut self,
         scope: &mut Scope,
         id: NodeId,
-    ) -> Result<Vec<Place>, PlanError> {
+    ) -> Result<Vec<BufferPart>, PlanError> {
         let mut places = scope.wanted.remove(&id).unwrap_or_default();
         if places.is_empty() {
             let is_shown = scope.loops.is_empty() && scope.outputs.contains(&id);
@@ -108,12 +108,16 @@ impl Draft<'_> {
     }
 
     /// Returns the location of a node that is a view of memory.
-    pub(super) fn read(&mut self, scope: &mut Scope, id: NodeId) -> Result<Place, PlanError> {
+    pub(super) fn read(&mut self, scope: &mut Scope, id: NodeId) -> Result<BufferPart, PlanError> {
         self.stored(scope, scope.graph.storage(id))?.reshaped(scope.graph.shape(id))
     }
 
     /// Returns the location of a node that is in memory.
-    pub(super) fn stored(&mut self, scope: &mut Scope, id: NodeId) -> Result<Place, PlanError> {
+    pub(super) fn stored(
+        &mut self,
+        scope: &mut Scope,
+        id: NodeId,
+    ) -> Result<BufferPart, PlanError> {
         if let Some(place) = scope.places.get(&id) {
             return Ok(place.clone());
         }
@@ -133,9 +137,9 @@ impl Draft<'_> {
         scope: &mut Scope,
         id: NodeId,
         content: Content,
-    ) -> Result<Place, PlanError> {
+    ) -> Result<BufferPart, PlanError> {
         let ty = &scope.graph.node(id).ty;
-        let place = Place {
+        let place = BufferPart {
             buffer: self.add_buffer(scope.source(id), ty, content)?,
             window: Window::whole(ty),
         };

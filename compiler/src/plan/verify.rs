@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::profile::Execution;
 
-use super::flow::{Binding, Flow};
+use super::flow::{BoundWork, Flow};
 use super::{BufferId, Content, Launch, Loop, Plan, Routine, Step, Work};
 
 impl Plan {
@@ -40,8 +40,8 @@ impl Plan {
             return Err("a step has an unknown routine".into());
         }
         let binding = |step| self.binding(step);
-        let prelude: Vec<Binding> = self.prelude.iter().map(binding).collect();
-        let steps: Vec<Binding> = self.steps.iter().map(binding).collect();
+        let prelude: Vec<BoundWork> = self.prelude.iter().map(binding).collect();
+        let steps: Vec<BoundWork> = self.steps.iter().map(binding).collect();
         let (loops, outputs) = (&self.loops, &self.outputs);
         Flow { buffers: &self.buffers, prelude: &prelude, steps: &steps, loops, outputs }.verify()
     }
@@ -63,8 +63,8 @@ impl Plan {
         Ok(())
     }
 
-    fn binding<'a>(&'a self, step: &'a Step) -> Binding<'a> {
-        Binding {
+    fn binding<'a>(&'a self, step: &'a Step) -> BoundWork<'a> {
+        BoundWork {
             work: &self.routines[step.routine].work,
             operands: &step.operands,
             outputs: &step.outputs,

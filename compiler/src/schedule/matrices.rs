@@ -11,7 +11,7 @@
 //! of the block.
 
 use crate::dtype::{DType, Scalar};
-use crate::kernel::{Builder, Builtin, Expr, Kernel, Place, Role, Type};
+use crate::kernel::{Builder, Builtin, Expr, Kernel, MatrixAddress, Role, Type};
 use crate::nest::{Nest, Roles};
 use crate::profile::{MatrixUnit, Profile};
 use crate::scalar::{Inst, Value};
@@ -206,7 +206,10 @@ impl<'a> Matrices<'a> {
         });
         b.barrier();
         for &sum in self.sums.iter().flatten() {
-            b.load_matrix(sum, Place { shared: self.scratch, first: 0.into(), pitch: self.pitch });
+            b.load_matrix(
+                sum,
+                MatrixAddress { shared: self.scratch, first: 0.into(), pitch: self.pitch },
+            );
         }
     }
 
@@ -223,7 +226,7 @@ impl<'a> Matrices<'a> {
                 let stride = [t.down, t.across][n] * size;
                 for (number, &matrix) in (0..).zip(matrices) {
                     let first = line.clone() + (number * stride) as i32;
-                    b.load_matrix(matrix, Place { shared: *array, first, pitch });
+                    b.load_matrix(matrix, MatrixAddress { shared: *array, first, pitch });
                 }
             }
             for (&left, row) in self.left.iter().zip(&self.sums) {
@@ -241,7 +244,7 @@ impl<'a> Matrices<'a> {
         for (c, &sum) in (0..).zip(&self.sums[line as usize]) {
             let column = (self.subgroup[1].clone() + (c * self.t.across) as i32) * size as i32;
             let first = self.subgroup[0].clone() * (size * self.pitch) as i32 + column;
-            b.store_matrix(sum, Place { shared: self.scratch, first, pitch: self.pitch });
+            b.store_matrix(sum, MatrixAddress { shared: self.scratch, first, pitch: self.pitch });
         }
     }
 

@@ -155,8 +155,8 @@ impl<'a> Point<'a> {
                     other.filter(|_| derived.numerator.variables().all(|v| changed.contains(&v)));
                 self.variables[variable] =
                     same.and_then(|other| other.variables[variable].clone()).or_else(|| {
-                        // An unsigned quotient needs a numerator of at least 0: shift by a multiple of
-                        // the divisor.
+                        // An unsigned quotient needs a numerator of at least 0: shift by a multiple
+                        // of the divisor.
                         let low = derived.numerator.bounds(&bounds).map_or(0, |(low, _)| low);
                         let shift = if low < 0 { -low.div_euclid(derived.denominator) } else { 0 };
                         let numerator =

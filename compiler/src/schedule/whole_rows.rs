@@ -48,7 +48,7 @@ fn count(rows: u32, across: u32) -> u32 {
 }
 
 /// A place of an invocation's tile, or a vector of adjacent columns.
-struct Place<'a> {
+struct TilePlace<'a> {
     /// The row within the tile.
     row: usize,
     point: Point<'a>,
@@ -144,7 +144,7 @@ fn places<'a>(
     point: &Point<'a>,
     tile: &[Vec<Expr>],
     block: &Block,
-) -> Result<Vec<Place<'a>>, ScheduleError> {
+) -> Result<Vec<TilePlace<'a>>, ScheduleError> {
     let (nest, profile) = (point.nest, point.profile);
     let [rows, columns, ..] = extents(nest, roles);
     let [_, lanes, lanes_out] = block.lanes;
@@ -184,7 +184,7 @@ fn places<'a>(
             }
             let sum = Values { b, profile, lanes: at.lanes }.narrow(dtype, sum);
             let exists = is_row.clone().and(in_row);
-            all.push(Place {
+            all.push(TilePlace {
                 row: number,
                 point: at,
                 column: column.clone(),

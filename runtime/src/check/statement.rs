@@ -97,24 +97,35 @@ impl<'a> Machine<'a> {
                     frame.set(result, Value::Data(value));
                 }
             }
-            Statement::SubgroupBallot { result, predicate } => {
-                let value = self.ballot(frame, predicate, &lanes)?;
-                frame.set(result, Value::Data(value));
-            }
-            Statement::SubgroupGather { mode, argument, result } => {
-                let value = self.gather(frame, mode, argument, &lanes)?;
-                frame.set(result, Value::Data(value));
-            }
-            Statement::SubgroupCollectiveOperation { op, collective_op, argument, result } => {
-                let value = self.collective(frame, op, collective_op, argument, &lanes)?;
-                frame.set(result, Value::Data(value));
-            }
-            Statement::CooperativeStore { target, ref data } => {
-                self.store_matrix(frame, target, data, &lanes)?
-            }
-            _ => return Err(Kind::unsupported(statement).into()),
+            _ => self.collective_statement(frame, statement, &lanes)?,
         }
         Ok(lanes)
+    }
+
+    /// Executes a statement that the invocations of a subgroup execute together.
+    fn collective_statement(
+        &mut self,
+        frame: &mut Frame<'a>,
+        statement: &'a Statement,
+        lanes: &Lanes,
+    ) -> Result<()> {
+        let (result, value) = match *statement {
+            Statement::SubgroupBallot { result, predicate } => {
+                (result, self.ballot(frame, predicate, lanes)?)
+            }
+            Statement::SubgroupGather { mode, argument, result } => {
+                (result, self.gather(frame, mode, argument, lanes)?)
+            }
+            Statement::SubgroupCollectiveOperation { op, collective_op, argument, result } => {
+                (result, self.collective(frame, op, collective_op, argument, lanes)?)
+            }
+            Statement::CooperativeStore { target, ref data } => {
+                return self.store_matrix(frame, target, data, lanes);
+            }
+            _ => return Err(Kind::unsupported(statement).into()),
+        };
+        frame.set(result, Value::Data(value));
+        Ok(())
     }
 
     /// Executes the block with number `index` of a statement.

@@ -373,10 +373,8 @@ impl Hall<'_> {
                     return Ok(false);
                 }
                 if let Err(what) = arena.check(&mut challenger)? {
-                    wrong.push(format!(
-                        "kernel {} under {}: {what}",
-                        nest.name, challenger.schedule
-                    ));
+                    let schedule = &challenger.schedule;
+                    wrong.push(format!("kernel {} under {schedule}: {what}", nest.name));
                     return Ok(false);
                 }
                 // The gains are multiplied, because the default's seconds were measured at another
@@ -395,10 +393,8 @@ impl Hall<'_> {
             Some(best) => arena.compare(best, &mut default)? < 1.0,
             None => false,
         };
-        let tuned = match best.as_ref().filter(|_| won) {
-            Some(best) => Timed { schedule: best.schedule.clone(), seconds: best.seconds },
-            None => Timed { schedule: default.schedule.clone(), seconds: default.seconds },
-        };
+        let best = best.as_ref().filter(|_| won).unwrap_or(&default);
+        let tuned = Timed { schedule: best.schedule.clone(), seconds: best.seconds };
         let is_right = won || {
             let checked = arena.check(&mut default)?;
             checked

@@ -14,8 +14,9 @@ use {
     tile_compiler::schedule::{Choice, Key, Tuned},
 };
 
-use super::executable::{GpuExecutable, GpuWatched};
+use super::executable::GpuExecutable;
 use super::gpu::Gpu;
+use super::watched::GpuWatched;
 use crate::backend::{Backend, Executable, Pending, Ports, Transfer, Watched};
 use crate::error::Error;
 use crate::store::Store;

@@ -22,6 +22,7 @@ use wgpu::{
 
 use super::gpu::{Gpu, Mapping, aligned};
 use super::pipeline::pipelines;
+use super::watched::GpuWatched;
 use crate::backend::{Pending, kernel};
 use crate::error::Error;
 use crate::memory as host;
@@ -89,35 +90,6 @@ const TURN_BYTES: u64 = 16;
 struct Readback {
     source: usize,
     target: Buffer,
-}
-
-/// Outputs of a step in transfer to the host.
-pub struct GpuWatched {
-    gpu: Arc<Gpu>,
-    submission: SubmissionIndex,
-    target: Option<(Mapping, Buffer)>,
-    /// The types of the outputs, and their storage types on the device.
-    types: Vec<(TensorType, DType)>,
-}
-
-impl GpuWatched {
-    /// Waits for the step, and returns the outputs.
-    pub async fn take(self) -> Result<Vec<Tensor>, Error> {
-        let GpuWatched { gpu, submission, target, types } = self;
-        gpu.wait(submission)?;
-        let Some((mapping, target)) = target else { return gpu.check_alive().map(|()| Vec::new()) };
-        let view = gpu.read(&target, mapping).await?;
-        let mut rest = &view[..];
-        let mut outputs = Vec::with_capacity(types.len());
-        for (ty, storage) in types {
-            outputs.push(
-                from_storage(rest, storage, &ty).ok_or_else(|| Error::unstorable(&ty, storage))?,
-            );
-            let size = aligned((ty.elements().max(1) * storage.size()) as u64) as usize;
-            rest = rest.get(size..).unwrap_or_default();
-        }
-        Ok(outputs)
-    }
 }
 
 impl GpuExecutable {

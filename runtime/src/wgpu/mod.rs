@@ -26,6 +26,7 @@ mod pipeline_cache;
 mod tests;
 #[cfg(not(target_family = "wasm"))]
 mod trace;
+mod watched;
 
 pub use adapter::{list, open};
 pub use backend::WgpuBackend;

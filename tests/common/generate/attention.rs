@@ -3,7 +3,7 @@
 
 use tile_compiler::affine::Affine;
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::{Aggregation, Op};
+use tile_compiler::graph::{Aggregation, Graph, Op};
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 use tile_compiler::tensor::TensorType;
 
@@ -39,29 +39,7 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
     if choices.once_in(2) {
         scores = masked(choices, builder, scores, [rows, points]);
     }
-    let mut weights = match choices.pick(4) {
-        0 => {
-            let zero = builder.constant(Scalar::f32(0.0));
-            builder.binary(BinaryOp::Max, scores, zero)
-        }
-        kind => {
-            let top = of_rows(builder, Aggregation::Max, scores);
-            let parts = exp_below(builder, scores, top);
-            let sum = of_rows(builder, Aggregation::Sum, parts);
-            // The sum is at least 1, as one of its terms is exp(0).
-            let share = |value: Value, builder: &mut Builder| {
-                let error = value.bound.error + sum.bound.error + 1e-6;
-                let ty = builder.graph.node(value.id).ty.clone();
-                builder.add(
-                    Op::Binary(BinaryOp::Div),
-                    ty,
-                    &[value.id, sum.id],
-                    Bound::inexact(1.0, error),
-                )
-            };
-            if kind == 1 { parts } else { share(parts, builder) }
-        }
-    };
+    let mut weights = weights_of(choices, builder, scores);
     if choices.once_in(3) {
         let kept =
             builder.input_of(choices, DType::F32, &[batch, heads, rows, points], 0.0, 2.0, 0);
@@ -76,7 +54,10 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
             if choices.once_in(2) {
                 // As in a softmax's gradient: these sums are also those of the rows' gradients
                 // times the first product.
-                let sums = of_rows(builder, Aggregation::Sum, both);
+                let sums = match choices.once_in(2) {
+                    true => of_rows(builder, Aggregation::Sum, both),
+                    false => sizes.sum_of_products(builder, weights, others),
+                };
                 let rest = builder.binary(BinaryOp::Sub, others, sums);
                 both = builder.binary(BinaryOp::Mul, weights, rest);
             }
@@ -95,6 +76,38 @@ pub fn attention(choices: &mut Choices, builder: &mut Builder) {
         1 => _ = sizes.product_over_rows(builder, weights, &of_rows_too, columns),
         _ => _ = sizes.product(builder, weights, &v, columns),
     }
+    if choices.once_in(2) {
+        remove_constraints(&mut builder.graph);
+    }
+}
+
+/// Removes the constraints of all contractions, which the ranges of their variables imply.
+/// Gradients have none.
+fn remove_constraints(graph: &mut Graph) {
+    for id in graph.ids().collect::<Vec<_>>() {
+        if let Op::Contraction(contraction) = &mut graph.node_mut(id).op {
+            contraction.constraints.clear();
+        }
+    }
+}
+
+/// Generates the weights of scores: positive scores, powers of e, or a softmax.
+fn weights_of(choices: &mut Choices, builder: &mut Builder, scores: Value) -> Value {
+    let kind = choices.pick(4);
+    if kind == 0 {
+        let zero = builder.constant(Scalar::f32(0.0));
+        return builder.binary(BinaryOp::Max, scores, zero);
+    }
+    let top = of_rows(builder, Aggregation::Max, scores);
+    let parts = exp_below(builder, scores, top);
+    let sum = of_rows(builder, Aggregation::Sum, parts);
+    if kind == 1 {
+        return parts;
+    }
+    // The sum is at least 1, as one of its terms is exp(0).
+    let error = parts.bound.error + sum.bound.error + 1e-6;
+    let ty = builder.graph.node(parts.id).ty.clone();
+    builder.add(Op::Binary(BinaryOp::Div), ty, &[parts.id, sum.id], Bound::inexact(1.0, error))
 }
 
 struct Sizes {
@@ -141,6 +154,20 @@ impl Sizes {
         let result = vec![batch, rows, heads, columns];
         let extents = [batch, heads, rows, columns, points];
         contract(builder, Aggregation::Sum, &extents, (&place, result), &[read, v.at(4, 3)])
+    }
+
+    /// Adds `S[b, h, t, 0] = +(W[b, h, t, s] * D[b, h, t, s])`.
+    fn sum_of_products(&self, builder: &mut Builder, weights: Value, others: Value) -> Value {
+        let Sizes { batch, heads, rows, points } = *self;
+        let place = [Affine::var(0), Affine::var(1), Affine::var(2), Affine::constant(0)];
+        let read = |value: Value| (value, [0, 1, 2, 3].map(Affine::var).to_vec());
+        contract(
+            builder,
+            Aggregation::Sum,
+            &[batch, heads, rows, points],
+            (&place, vec![batch, heads, rows, 1]),
+            &[read(weights), read(others)],
+        )
     }
 
     /// Adds `Y[b, h, s, e] = +(W[b, h, t, s] * D[b, h, t, e])`.

@@ -224,6 +224,37 @@ impl Draft {
         }
     }
 
+    /// Generates a value of the accesses, mostly their product. `None` if none is a factor.
+    fn of_accesses(
+        &self,
+        choices: &mut Choices,
+        builder: &Builder,
+        body: &mut Body,
+        dtype: DType,
+    ) -> Option<usize> {
+        use BinaryOp::{Add, Max, Mul, Sub};
+        let mut value = None;
+        for (number, access) in self.accesses.iter().enumerate() {
+            let operand = self.operands[access.operand];
+            let leaf =
+                body.leaf(ContractionLeaf::Access(number), builder.dtype(operand), operand.bound);
+            // An access that is only an index need not be a factor too.
+            let mut indices = self.accesses.iter().flat_map(|a| &a.index);
+            if indices.any(|index| index.access == Some(number)) && !choices.once_in(3) {
+                continue;
+            }
+            let leaf = body.cast(leaf, dtype);
+            value = Some(match value {
+                None => leaf,
+                Some(value) => {
+                    let op = choices.of(&[Mul, Mul, Mul, Add, Sub, Max]);
+                    body.binary(op, value, leaf)
+                }
+            });
+        }
+        value
+    }
+
     fn add_to(
         self,
         choices: &mut Choices,
@@ -236,36 +267,7 @@ impl Draft {
         let extent = |v: usize| (self.indices[v].high - self.indices[v].low).max(1) as f64;
         let points: f64 = (0..self.indices.len()).filter(reduced).map(extent).product();
         let mut body = Body { program: Program::default(), bounds: vec![] };
-        let mut value = None;
-        for (number, access) in self.accesses.iter().enumerate() {
-            let operand = self.operands[access.operand];
-            let leaf =
-                body.leaf(ContractionLeaf::Access(number), builder.dtype(operand), operand.bound);
-            // An access that is only an index need not be a factor too.
-            let is_index = self
-                .accesses
-                .iter()
-                .flat_map(|a| &a.index)
-                .any(|index| index.access == Some(number));
-            if is_index && !choices.once_in(3) {
-                continue;
-            }
-            let leaf = body.cast(leaf, dtype);
-            value = Some(match value {
-                None => leaf,
-                Some(value) => {
-                    let op = choices.of(&[
-                        BinaryOp::Mul,
-                        BinaryOp::Mul,
-                        BinaryOp::Mul,
-                        BinaryOp::Add,
-                        BinaryOp::Sub,
-                        BinaryOp::Max,
-                    ]);
-                    body.binary(op, value, leaf)
-                }
-            });
-        }
+        let mut value = self.of_accesses(choices, builder, &mut body, dtype);
         if value.is_none() || choices.once_in(8) {
             let form = self.form(choices, 2);
             let form = self.from(choices, form, 0);

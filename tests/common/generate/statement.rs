@@ -73,23 +73,23 @@ impl Index {
 }
 
 /// The indices of an access.
-type Place = Vec<Index>;
+type Indices = Vec<Index>;
 
-fn place(choices: &mut Choices, variables: usize, ranks: &[usize]) -> Place {
+fn place(choices: &mut Choices, variables: usize, ranks: &[usize]) -> Indices {
     (0..choices.of(ranks)).map(|_| Index::draw(choices, variables)).collect()
 }
 
-fn offset(place: &Place, point: &[i64]) -> Option<usize> {
+fn offset(place: &Indices, point: &[i64]) -> Option<usize> {
     place.iter().try_fold(0, |offset, index| {
         Some(offset * usize::try_from(index.size).ok()? + index.at(point)?)
     })
 }
 
-fn shape(place: &Place) -> Vec<usize> {
+fn shape(place: &Indices) -> Vec<usize> {
     place.iter().map(|index| usize::try_from(index.size).unwrap_or(0)).collect()
 }
 
-fn texts(place: &Place) -> String {
+fn texts(place: &Indices) -> String {
     place.iter().map(Index::text).collect::<Vec<_>>().join(", ")
 }
 
@@ -107,9 +107,9 @@ enum Aggregation {
 pub struct Statement {
     aggregation: Aggregation,
     dtype: DType,
-    output: Place,
-    reads: Vec<Place>,
-    constraints: Place,
+    output: Indices,
+    reads: Vec<Indices>,
+    constraints: Indices,
     default: bool,
     pub source: String,
     pub inputs: Vec<(String, Tensor)>,
@@ -143,7 +143,7 @@ impl Statement {
         let reads = (0..choices.of(&[1, 2])).map(|number| {
             place(choices, variables, if number == 0 { &[1, 2, 2, 3] } else { &[1, 2, 2, 3, 0] })
         });
-        let reads: Vec<Place> = reads.collect();
+        let reads: Vec<Indices> = reads.collect();
         let constraints = place(choices, variables, &[0, 0, 1, 2]);
         let mut statement = Statement {
             aggregation,

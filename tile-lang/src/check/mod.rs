@@ -12,6 +12,7 @@
 //! A later phase may still find that a name defined in a block is missing after the block. A callee
 //! may depend on values that are not known here.
 
+mod arguments;
 mod call;
 mod calls;
 mod function;

@@ -6,12 +6,12 @@ use crate::dtype::DType;
 use crate::scalar::{BinaryOp, Value};
 
 use super::super::code::{Code, Relation, WordOp};
-use super::super::step::{Action, Step};
+use super::super::step::{Action, TapeStep};
 use super::codes::{binary, cast, relation, unary};
 use super::{Chain, Known, Move};
 
 /// Makes these steps one chain. The values `later` are read after it.
-pub fn link(steps: &[Step], known: Known, later: &HashSet<Value>) -> Step {
+pub fn link(steps: &[TapeStep], known: Known, later: &HashSet<Value>) -> TapeStep {
     let mut counts: HashMap<Value, usize> = HashMap::new();
     steps
         .iter()
@@ -31,18 +31,18 @@ pub fn link(steps: &[Step], known: Known, later: &HashSet<Value>) -> Step {
             .unwrap_or_else(|| linker.one(step));
     }
     let moves = linker.with_stores();
-    let Step { value, register, .. } = steps[steps.len() - 1];
+    let TapeStep { value, register, .. } = steps[steps.len() - 1];
     let stored: HashSet<Value> = moves.iter().filter_map(Move::stored).collect();
     let registers = steps.iter().map(|step| (step.value, step.register));
     let mut registers: Vec<(Value, usize)> =
         registers.filter(|(value, _)| stored.contains(value)).collect();
     registers.sort_unstable();
-    Step { value, register, action: Action::Chain(Box::new(Chain { from, moves, registers })) }
+    TapeStep { value, register, action: Action::Chain(Box::new(Chain { from, moves, registers })) }
 }
 
 /// A chain in the making.
 struct Linker<'a> {
-    steps: &'a [Step],
+    steps: &'a [TapeStep],
     known: Known<'a>,
     later: &'a HashSet<Value>,
     /// How often the steps read each value.
@@ -134,7 +134,7 @@ impl Linker<'_> {
     }
 
     /// Adds the moves of one step. Returns the number of steps: 1.
-    fn one(&mut self, &Step { value, ref action, .. }: &Step) -> usize {
+    fn one(&mut self, &TapeStep { value, ref action, .. }: &TapeStep) -> usize {
         let dtypes = self.known.dtypes;
         match *action {
             Action::Unary(op, a) => {

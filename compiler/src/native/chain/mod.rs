@@ -17,7 +17,7 @@ use crate::nest::Leaf;
 use crate::scalar::{Inst, Value};
 
 use super::code::{Code, Relation};
-use super::step::{Action, Step};
+use super::step::{Action, TapeStep};
 use codes::chainable;
 use linker::link;
 
@@ -134,12 +134,12 @@ impl Known<'_> {
 
 /// Joins consecutive steps of `linked` values to chains. `results` are read after the last step.
 pub(super) fn joined(
-    steps: Vec<Step>,
+    steps: Vec<TapeStep>,
     linked: &[bool],
     known: Known,
     results: &[Value],
-) -> Vec<Step> {
-    let mut parts: Vec<Vec<Step>> = Vec::new();
+) -> Vec<TapeStep> {
+    let mut parts: Vec<Vec<TapeStep>> = Vec::new();
     let mut statistics: HashSet<Value> = HashSet::new();
     let mut in_chain = false;
     for step in steps {
@@ -176,7 +176,11 @@ pub(super) fn joined(
 /// Finds values that chains may store in the memory of a result before the result itself, each with
 /// that result. Both have elements of the same size, and only chains read the value, element by
 /// element, for the last time before the result is stored. No two values share a result.
-pub(super) fn lodgers(steps: &[Step], results: &[Value], dtypes: &[DType]) -> Vec<(Value, Value)> {
+pub(super) fn lodgers(
+    steps: &[TapeStep],
+    results: &[Value],
+    dtypes: &[DType],
+) -> Vec<(Value, Value)> {
     let chains = || {
         steps.iter().enumerate().filter_map(|(number, step)| match &step.action {
             Action::Chain(chain) => Some((number, chain)),

@@ -15,7 +15,7 @@ use super::chain::{Chain, Move};
 use super::code::{Code, Relation};
 use super::fused::{Fused, Term};
 use super::space::{Lines, Space, Variables};
-use super::step::{Action, Reader, Step};
+use super::step::{Action, Reader, TapeStep};
 use super::tape::Tape;
 use super::text::TERMS;
 
@@ -181,7 +181,7 @@ impl Cursor<'_> {
             self.expect("every")?;
             let period = self.number()?;
             self.expect("=")?;
-            tape.steady.push((Step { value, register, action: self.action(tape)? }, period));
+            tape.steady.push((TapeStep { value, register, action: self.action(tape)? }, period));
         } else if self.eat("yield ") {
             tape.results.push(self.value_number()?);
             tape.direct.push(self.eat("direct"));
@@ -199,7 +199,7 @@ impl Cursor<'_> {
         } else {
             let (value, register) = (self.value_number()?, self.register()?);
             self.expect("=")?;
-            tape.steps.push(Step { value, register, action: self.action(tape)? });
+            tape.steps.push(TapeStep { value, register, action: self.action(tape)? });
         }
         Ok(())
     }

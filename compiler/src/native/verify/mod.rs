@@ -10,7 +10,7 @@ use super::chain::{Chain, Move};
 use super::code::Code;
 use super::fused::Term;
 use super::space::Lines;
-use super::step::{Action, Reader, Step};
+use super::step::{Action, Reader, TapeStep};
 use super::tape::{ACCUMULATOR, Tape, WRITTEN};
 
 pub(super) type Checked = Result<(), String>;
@@ -135,7 +135,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) -> Checked {
+    fn step(&mut self, step: &TapeStep) -> Checked {
         if let Action::Chain(chain) = &step.action {
             return self.chain(chain);
         }
@@ -202,7 +202,7 @@ impl Walk<'_> {
     }
 
     /// Checks the types of a step that is no chain.
-    fn types(&self, step: &Step) -> Checked {
+    fn types(&self, step: &TapeStep) -> Checked {
         let dtype = self.dtype(step.value)?;
         let of = |value: Value| self.dtype(value);
         let fits = match &step.action {
@@ -269,7 +269,7 @@ impl Walk<'_> {
             ensure(fits, || format!("v{lodger} is stored with v{result}"))?;
         }
         let is_chain = |number: usize| {
-            matches!(tape.steps.get(number), Some(Step { action: Action::Chain(_), .. }))
+            matches!(tape.steps.get(number), Some(TapeStep { action: Action::Chain(_), .. }))
         };
         ensure(tape.longest_chain.is_none_or(is_chain), || {
             "prefetches in a step that is no chain".into()

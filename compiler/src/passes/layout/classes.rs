@@ -6,8 +6,8 @@ use petgraph::unionfind::UnionFind;
 
 use crate::graph::{Graph, NodeId, Op};
 
-use super::product::Product;
-use super::{Order, is_elementwise, is_view_of};
+use super::product::WeightProduct;
+use super::{Order, is_view_of};
 
 /// The axes of all tensors, partitioned into classes that should have the same position.
 pub(super) struct Classes {
@@ -19,7 +19,11 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    pub fn new(graph: &Graph, order: &[NodeId], products: &HashMap<NodeId, Product>) -> Classes {
+    pub fn new(
+        graph: &Graph,
+        order: &[NodeId],
+        products: &HashMap<NodeId, WeightProduct>,
+    ) -> Classes {
         let (mut first, mut count) = (HashMap::new(), 0);
         for &id in order {
             first.insert(id, count);
@@ -35,12 +39,12 @@ impl Classes {
         // Conclusions from one product, or axes joined by a reshape, may determine others.
         loop {
             let (channels, others) = (classes.of(&classes.channels), classes.of(&classes.others));
-            let is_new = |product: &&Product| {
+            let is_new = |product: &&WeightProduct| {
                 !product.has_window
                     && product.others.iter().any(|&axis| others.contains(&classes.class(axis)))
                     && product.channels.iter().any(|&axis| !channels.contains(&classes.class(axis)))
             };
-            let found: Vec<&Product> = products.values().filter(is_new).collect();
+            let found: Vec<&WeightProduct> = products.values().filter(is_new).collect();
             let joined = order.iter().filter(|id| classes.join(graph, **id, &channels)).count();
             if found.is_empty() && joined == 0 {
                 return classes;
@@ -66,7 +70,7 @@ impl Classes {
         axes.iter().map(|&axis| self.classes.find(axis)).collect()
     }
 
-    fn learn(&mut self, product: &Product) {
+    fn learn(&mut self, product: &WeightProduct) {
         let of =
             |axes: &[(NodeId, usize)]| axes.iter().map(|&axis| self.axis(axis)).collect::<Vec<_>>();
         let (channels, others) = (of(&product.channels), of(&product.others));
@@ -75,10 +79,10 @@ impl Classes {
     }
 
     /// Relates the axes of a node to those of its operands.
-    fn relate(&mut self, graph: &Graph, id: NodeId, product: Option<&Product>) {
+    fn relate(&mut self, graph: &Graph, id: NodeId, product: Option<&WeightProduct>) {
         let operands = graph.operands(id);
         match &graph.node(id).op {
-            op if is_elementwise(op) => {
+            op if op.is_elementwise() => {
                 for operand in operands {
                     let missing = graph.shape(id).len() - graph.shape(operand).len();
                     for axis in 0..graph.shape(operand).len() {
@@ -146,7 +150,7 @@ impl Classes {
         &self,
         graph: &Graph,
         order: &[NodeId],
-        products: &HashMap<NodeId, Product>,
+        products: &HashMap<NodeId, WeightProduct>,
     ) -> [HashMap<NodeId, Order>; 2] {
         let (channels, others) = (self.of(&self.channels), self.of(&self.others));
         let moves = |id: NodeId, axis: usize| {
@@ -164,13 +168,13 @@ impl Classes {
         for &id in order {
             let is_made = || graph.operands(id).iter().any(|operand| of_windows.contains(operand));
             let has_window = products.get(&id).is_some_and(|product| product.has_window);
-            if has_window || is_elementwise(&graph.node(id).op) && is_made() {
+            if has_window || graph.node(id).op.is_elementwise() && is_made() {
                 of_windows.insert(id);
             }
         }
         let stays = |id: NodeId| {
             let op = &graph.node(id).op;
-            let is_free = is_elementwise(op)
+            let is_free = op.is_elementwise()
                 || matches!(op, Op::Reshape | Op::Contraction(_) | Op::Index { .. });
             !is_free || graph.is_output(id) && !of_windows.contains(&id)
         };

@@ -1,4 +1,4 @@
-//! [`Product`]: what a product with a weight says about the axes of its tensors.
+//! [`WeightProduct`]: what a product with a weight says about the axes of its tensors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::scalar::Inst;
 use super::Order;
 
 /// A sum of products of a tensor with a weight.
-pub(super) struct Product {
+pub(super) struct WeightProduct {
     /// The tensor's operand number.
     pub number: usize,
     pub tensor: NodeId,
@@ -24,9 +24,9 @@ pub(super) struct Product {
     pub weight: Option<(usize, Order)>,
 }
 
-impl Product {
+impl WeightProduct {
     /// Returns all nodes, operands before their readers, and the products among them.
-    pub fn all(graph: &Graph) -> (Vec<NodeId>, HashMap<NodeId, Product>) {
+    pub fn all(graph: &Graph) -> (Vec<NodeId>, HashMap<NodeId, WeightProduct>) {
         let mut kept: HashSet<NodeId> = HashSet::new();
         let mut products = HashMap::new();
         let order = graph.topological();
@@ -39,13 +39,13 @@ impl Product {
             if is_kept {
                 kept.insert(id);
             } else {
-                products.extend(Product::of(graph, id, &kept).map(|product| (id, product)));
+                products.extend(WeightProduct::of(graph, id, &kept).map(|product| (id, product)));
             }
         }
         (order, products)
     }
 
-    fn of(graph: &Graph, id: NodeId, kept: &HashSet<NodeId>) -> Option<Product> {
+    fn of(graph: &Graph, id: NodeId, kept: &HashSet<NodeId>) -> Option<WeightProduct> {
         let Op::Contraction(op) = &graph.node(id).op else { return None };
         let operands = graph.operands(id);
         let [a, b] = &op.accesses[..] else { return None };
@@ -84,7 +84,7 @@ impl Product {
                 taps.extend(variables.into_iter().filter(|&v| !tensor.mentions(v)));
             }
         }
-        let mut product = Product {
+        let mut product = WeightProduct {
             number: tensor.operand,
             tensor: operands[tensor.operand],
             channels: Vec::new(),

@@ -9,7 +9,7 @@ use crate::scalar::Inst;
 use crate::tensor::TensorType;
 
 use super::classes::parts;
-use super::{Order, is_elementwise, is_identity, is_view_of};
+use super::{Order, is_identity, is_view_of};
 
 /// Rewrites the nodes of a graph in their new orders.
 pub(super) struct Rewriter<'a> {
@@ -74,7 +74,7 @@ impl<'a> Rewriter<'a> {
                     .map(|(&operand, order)| self.in_order(operand, order))
                     .collect()
             }
-            op if is_elementwise(op) => {
+            op if op.is_elementwise() => {
                 operands.iter().map(|&operand| self.broadcast(operand, &order)).collect()
             }
             Op::Reshape if self.keeps_order(operands[0], &ty.shape, &order) => operands,

@@ -2,11 +2,11 @@
 
 use super::machine::{Machine, Sink};
 use super::runner::Runner;
-use crate::cpu::memory::{Launch, Output, Shared, bytes_of, elements, elements_mut};
+use crate::cpu::memory::{Launch, Output, Shared, elements, elements_mut};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::threads::pool;
 use crate::cpu::vector::number::Number;
-use crate::cpu::vector::strip::{self, Place};
+use crate::cpu::vector::strip::{self, ChunkPointer};
 use std::ops::Range;
 use tile_compiler::native::{CHUNK, Lines, NativeProgram, Position, Space};
 use tile_compiler::scalar::Value;
@@ -87,7 +87,7 @@ impl<'a> Job<'a> {
                 }
                 if self.epilogue.direct[output] {
                     let is_read = self.program.outputs[output].over.is_some();
-                    let place = Place::elements(bytes.part(&range));
+                    let place = ChunkPointer::elements(bytes.part(&range));
                     let sink = Sink { output, value: result, place, bytes: range.len(), is_read };
                     // SAFETY: `part` checks that the range lies in the output. Each place is
                     // finished by one thread only, which clears the sinks before the next chunk.
@@ -101,13 +101,13 @@ impl<'a> Job<'a> {
                 continue;
             }
             match part(output, result) {
-                // SAFETY: each place is finished by one thread only, so no other part in use shares
-                // these elements. The result is not in its sink, so `epilogue.bytes` is other
-                // memory.
                 Some((bytes, range)) => {
+                    // SAFETY: each place is finished by one thread only, so no other part in use
+                    // shares these elements. The result is not in its sink, so `epilogue.bytes` is
+                    // other memory.
                     unsafe { bytes.slice(range) }.copy_from_slice(epilogue.bytes(result))
                 }
-                // SAFETY: the contract is the same.
+                // SAFETY: each place is finished by one thread only.
                 None => unsafe { self.scatter(epilogue, output, places.clone()) },
             }
         }
@@ -191,7 +191,12 @@ impl<'a> Job<'a> {
                     // SAFETY: each place is finished by one thread only, so no other part in use
                     // shares these elements.
                     let out = unsafe { bytes.slice(range) };
-                    epilogue.run_fused(fused, start, elements(bytes_of(values)), elements_mut(out));
+                    epilogue.run_fused(
+                        fused,
+                        start,
+                        elements(bytemuck::cast_slice(values)),
+                        elements_mut(out),
+                    );
                 }
                 None => {
                     // SAFETY: `values` are borrowed until the chunk is finished, and later chunks

@@ -5,18 +5,15 @@
 //! next, and `caches` tells how much memory is near.
 
 mod caches;
-#[expect(unsafe_code, reason = "bytes are viewed as numbers")]
+#[expect(unsafe_code, reason = "prefetches")]
 mod elements;
 #[expect(unsafe_code, reason = "an operand may be memory that an output overwrites")]
 mod operand;
-#[expect(unsafe_code, reason = "lines of memory are viewed as numbers")]
 pub mod scratch;
 #[expect(unsafe_code, reason = "several threads write parts of one slice")]
 mod shared;
 
 pub use caches::CACHES;
-pub use elements::{
-    Bool, Line, Plain, Register, bytes, bytes_of, elements, elements_mut, prefetch,
-};
+pub use elements::{Bool, CacheLine, Register, bytes, elements, elements_mut, prefetch};
 pub use operand::{Launch, Operand, Output};
 pub use shared::Shared;

@@ -1,7 +1,8 @@
 //! The tensors that a nest reads and writes.
 
-use super::elements::{Plain, elements};
+use super::elements::elements;
 use super::shared::Shared;
+use bytemuck::Pod;
 
 /// An operand of a nest: a tensor, or the part of one that the nest's places need.
 #[derive(Clone, Copy)]
@@ -54,7 +55,7 @@ impl<'a> Operand<'a> {
     }
 
     /// Returns the elements from number `start` of the tensor on.
-    pub fn after<T: Plain>(&self, start: usize) -> &'a [T] {
+    pub fn after<T: Pod>(&self, start: usize) -> &'a [T] {
         &elements(self.bytes)[start - self.first..]
     }
 }

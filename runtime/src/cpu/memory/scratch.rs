@@ -1,12 +1,13 @@
 //! Scratch memory that a thread keeps and reuses, so that a kernel's buffers are not paged in anew
 //! on every call.
 
-use super::{Line, Plain};
+use super::CacheLine;
+use bytemuck::Pod;
 use std::cell::RefCell;
 
 thread_local! {
     /// This thread's unused buffers. It is a stack because uses nest.
-    static IDLE: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Vec<Vec<CacheLine>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The largest buffer kept after use, in lines (32 MiB). Larger ones go back to the system.
@@ -14,17 +15,14 @@ const KEEP_LINES: usize = 1 << 19;
 
 /// Calls `f` with a buffer of `len` elements, aligned to 64 bytes. The content is *unspecified*:
 /// write before reading.
-pub fn with<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+pub fn with<T: Pod, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let bytes = len.checked_mul(size_of::<T>()).expect("a buffer within the address space");
-    let lines = bytes.div_ceil(size_of::<Line>());
+    let lines = bytes.div_ceil(size_of::<CacheLine>());
     let mut buffer = IDLE.with_borrow_mut(Vec::pop).unwrap_or_default();
     if buffer.len() < lines {
-        buffer = vec![Line([0; 64]); lines];
+        buffer = vec![CacheLine([0; 64]); lines];
     }
-    // SAFETY: the buffer holds at least `len` elements. Its lines are initialised and aligned to 64
-    // bytes, which is enough for every `Plain`, and any bit pattern is a value of a `Plain`.
-    let slice = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast::<T>(), len) };
-    let result = f(slice);
+    let result = f(&mut bytemuck::cast_slice_mut(&mut buffer)[..len]);
     if buffer.len() <= KEEP_LINES {
         IDLE.with_borrow_mut(|idle| idle.push(buffer));
     }
@@ -32,9 +30,9 @@ pub fn with<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
 }
 
 /// Calls `f` with three such buffers.
-pub fn with3<T: Plain, R>(lens: [usize; 3], f: impl FnOnce([&mut [T]; 3]) -> R) -> R {
+pub fn with3<T: Pod, R>(lens: [usize; 3], f: impl FnOnce([&mut [T]; 3]) -> R) -> R {
     // Each buffer starts on a cache line.
-    let padded = lens.map(|len| len.next_multiple_of(size_of::<Line>() / size_of::<T>()));
+    let padded = lens.map(|len| len.next_multiple_of(size_of::<CacheLine>() / size_of::<T>()));
     let all = padded.iter().try_fold(0usize, |sum, len| sum.checked_add(*len));
     with(all.expect("buffers within the address space"), |all: &mut [T]| {
         let (a, rest) = all.split_at_mut(padded[0]);

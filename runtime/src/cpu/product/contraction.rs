@@ -15,7 +15,7 @@ use crate::cpu::loops::job::Job;
 use crate::cpu::loops::machine::Machine;
 use crate::cpu::loops::runner::Runner;
 use crate::cpu::loops::walk::guards_hold;
-use crate::cpu::memory::{Launch, Operand, Register, bytes_of, elements};
+use crate::cpu::memory::{Launch, Operand, Register, elements};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::vector::number::{Bool, Number};
 use std::ops::Range;
@@ -160,8 +160,12 @@ impl Contraction {
     pub fn unpack(&self, packed: &PackedRight) -> Option<Vec<u8>> {
         let Side::Gathered { places, whole: true, .. } = &self.right else { return None };
         Some(match packed {
-            PackedRight::F32(packed) => bytes_of(&packed.unpack(self.size, places)).to_vec(),
-            PackedRight::F64(packed) => bytes_of(&packed.unpack(self.size, places)).to_vec(),
+            PackedRight::F32(packed) => {
+                bytemuck::cast_slice(&packed.unpack(self.size, places)).to_vec()
+            }
+            PackedRight::F64(packed) => {
+                bytemuck::cast_slice(&packed.unpack(self.size, places)).to_vec()
+            }
         })
     }
 

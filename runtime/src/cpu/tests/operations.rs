@@ -24,29 +24,17 @@ fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> N
     }
 }
 
+/// The operands that operations are tested with, each with each.
+#[rustfmt::skip]
+const VALUES: [f64; 17] = [
+    0.0, 1.0, -1.0, 2.0, 0.5, -0.75, 3.0, 7.3, -8.0, 30.0, 100.0, -300.0,
+    7e4, 3e9, -1e30, 1e-30, f64::NAN,
+];
+
 /// Tests every operation on every type, and every cast, at values near and far.
 #[test]
 fn every_operation_equals_its_definition() {
-    let values = [
-        0.0,
-        1.0,
-        -1.0,
-        2.0,
-        0.5,
-        -0.75,
-        3.0,
-        7.3,
-        -8.0,
-        30.0,
-        100.0,
-        -300.0,
-        7e4,
-        3e9,
-        -1e30,
-        1e-30,
-        f64::NAN,
-    ];
-    let pairs = || values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)));
+    let pairs = || VALUES.iter().flat_map(|a| VALUES.iter().map(move |b| (*a, *b)));
     let load = |program: &mut Program<Leaf>, operand, dtype| {
         let load = Load { operand, offset: Affine::var(0), dynamic: vec![], when: vec![] };
         program.push(Inst::Leaf(Leaf::Load(load)), dtype)
@@ -65,7 +53,7 @@ fn every_operation_equals_its_definition() {
         }
     };
     for dtype in DType::ALL {
-        let count = values.len() * values.len();
+        let count = VALUES.len() * VALUES.len();
         let tensor = |scalars: Vec<f64>| {
             let scalars = scalars.into_iter().map(|v| Scalar::from_f64(dtype, v));
             Tensor::from_scalars(TensorType::new(dtype, [count]), scalars).unwrap()

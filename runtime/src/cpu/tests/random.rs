@@ -194,6 +194,27 @@ pub fn in_loops(draw: &mut Draw, mut nest: Nest) -> (Nest, Vec<usize>) {
     (nest, steps)
 }
 
+/// Returns a nest with one output in C order, without operands and programs.
+fn bare(name: &str, dtype: DType, axes: Vec<Axis>, free: usize) -> Nest {
+    let outputs = vec![output(dtype, &axes, 0..free)];
+    Nest {
+        name: name.into(),
+        axes,
+        free,
+        rows: free,
+        loops: 0,
+        derived: Vec::new(),
+        guards: Vec::new(),
+        operands: Vec::new(),
+        aggregation: None,
+        position: None,
+        body: Program::default(),
+        inner: Vec::new(),
+        epilogue: Program::default(),
+        outputs,
+    }
+}
+
 pub fn nest(draw: &mut Draw) -> Nest {
     let dtype = draw.of(&DType::ALL);
     let free = draw.below(4);
@@ -206,24 +227,9 @@ pub fn nest(draw: &mut Draw) -> Nest {
         })
         .collect();
     let aggregates = reduction > 0 || draw.chance(40);
-    let outputs = vec![output(dtype, &axes, 0..free)];
-    let mut nest = Nest {
-        name: "random".into(),
-        axes,
-        free,
-        rows: free,
-        loops: 0,
-        derived: Vec::new(),
-        guards: Vec::new(),
-        operands: Vec::new(),
-        aggregation: aggregates
-            .then(|| if reduction == 0 { Aggregation::Assign } else { draw.of(&Aggregation::ALL) }),
-        position: None,
-        body: Program::default(),
-        inner: Vec::new(),
-        epilogue: Program::default(),
-        outputs,
-    };
+    let mut nest = bare("random", dtype, axes, free);
+    nest.aggregation = aggregates
+        .then(|| if reduction == 0 { Aggregation::Assign } else { draw.of(&Aggregation::ALL) });
     // `Assign` allows at most one point for each place.
     if reduction > 0 && nest.aggregation == Some(Aggregation::Assign) {
         nest.aggregation = Some(Aggregation::Sum);
@@ -326,23 +332,8 @@ pub fn product(draw: &mut Draw) -> Nest {
     let axes: Vec<Axis> = (0..free + reduction)
         .map(|i| Axis { name: format!("i{i}"), extent: extent(draw, i) })
         .collect();
-    let outputs = vec![output(dtype, &axes, 0..free)];
-    let nest = Nest {
-        name: "product".into(),
-        axes,
-        free,
-        rows: free,
-        loops: 0,
-        derived: Vec::new(),
-        guards: Vec::new(),
-        operands: Vec::new(),
-        aggregation: Some(Aggregation::Sum),
-        position: None,
-        body: Program::default(),
-        inner: Vec::new(),
-        epilogue: Program::default(),
-        outputs,
-    };
+    let mut nest = bare("product", dtype, axes, free);
+    nest.aggregation = Some(Aggregation::Sum);
     let mut generator = Generator { draw, nest };
     let side = |other: usize| -> Vec<usize> {
         (0..free).filter(|&a| roles[a] != other).chain(free..free + reduction).collect()

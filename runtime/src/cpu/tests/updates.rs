@@ -2,18 +2,23 @@
 
 use super::*;
 
+/// Removes the sums of a nest, and makes an axis long.
+fn make_elementwise(draw: &mut Draw, nest: &mut Nest) {
+    nest.operands.clear();
+    nest.guards.clear();
+    nest.axes.truncate(nest.free);
+    nest.aggregation = None;
+    nest.body = Program::default();
+    let long = draw.below(nest.free);
+    nest.axes[long].extent = 1 + draw.below(700);
+}
+
 /// Returns sums of products, or values of places, whose epilogue makes up to three outputs. Most
 /// overwrite operands that it reads.
 fn updates(draw: &mut Draw) -> Nest {
     let mut nest = product(draw);
     if draw.chance(50) {
-        nest.operands.clear();
-        nest.guards.clear();
-        nest.axes.truncate(nest.free);
-        nest.aggregation = None;
-        nest.body = Program::default();
-        let long = draw.below(nest.free);
-        nest.axes[long].extent = 1 + draw.below(700);
+        make_elementwise(draw, &mut nest);
     }
     let dtype = if nest.aggregation.is_some() {
         nest.outputs[0].ty.dtype

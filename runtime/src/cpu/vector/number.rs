@@ -8,14 +8,14 @@
 use super::elementary;
 use super::strip;
 pub use crate::cpu::memory::Bool;
-use crate::cpu::memory::Plain;
 use crate::cpu::vector;
+use bytemuck::Pod;
 use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
 /// An element type.
-pub trait Number: Plain + Default + PartialEq + Send + Sync {
+pub trait Number: Pod + Default + PartialEq + Send + Sync {
     /// Whether it is a float: f16, bf16, f32 or f64.
     const FLOAT: bool;
     /// Whether f32 represents all its values exactly.

@@ -1,7 +1,7 @@
 //! Vector registers behind one interface, for kernels that are written once and compiled for each
 //! instruction set.
 
-use crate::cpu::memory::Plain;
+use bytemuck::Pod;
 
 /// A register of `LANES` numbers. Each method compiles to one instruction where the caller enables
 /// the target features.
@@ -11,7 +11,7 @@ use crate::cpu::memory::Plain;
 pub trait Vector: Copy {
     /// The proof that the processor has the instructions.
     type Proof: Copy;
-    type Scalar: Plain + Default;
+    type Scalar: Pod + Default;
     const LANES: usize;
     /// Returns the register's proof.
     fn proof(self) -> Self::Proof;

@@ -43,12 +43,12 @@ type Zip = ZipArchive<BufReader<File>>;
 /// An open archive.
 pub struct Archive {
     zip: Zip,
-    places: Vec<Place>,
+    places: Vec<StoredTensor>,
     is_big_endian: bool,
 }
 
 /// The place of a tensor in an archive.
-struct Place {
+struct StoredTensor {
     /// The number of the entry with the storage.
     entry: usize,
     /// The first byte of the tensor in its storage.
@@ -249,7 +249,7 @@ fn place<'p>(
     root: &str,
     view: &View<'p>,
     storages: &mut HashMap<&'p str, (usize, u64)>,
-) -> Result<(TensorType, Place), String> {
+) -> Result<(TensorType, StoredTensor), String> {
     let dtype = match view.ty {
         Type::Known(dtype) => dtype,
         Type::Other(name) => {
@@ -291,7 +291,7 @@ fn place<'p>(
     let end = start.zip(extent).and_then(|(start, extent)| start.checked_add(extent));
     match (start, extent.and_then(|extent| usize::try_from(extent).ok()), end) {
         (Some(start), Some(extent), Some(end)) if end <= size || is_empty => {
-            Ok((ty, Place { entry, start, extent, strides: view.strides.clone() }))
+            Ok((ty, StoredTensor { entry, start, extent, strides: view.strides.clone() }))
         }
         _ => Err(format!(
             "it is {ty} from element {} on, and its storage has {size} bytes",
@@ -308,7 +308,7 @@ impl Archive {
         ty: &TensorType,
         allowance: &mut Allowance,
     ) -> Result<Tensor, String> {
-        let Place { entry, start, extent, strides } = &self.places[number];
+        let StoredTensor { entry, start, extent, strides } = &self.places[number];
         let width = ty.dtype.size();
         let mut bytes = allowance.zeroed(*extent).map_err(|e| e.to_string())?;
         if *extent > 0 {

@@ -4,7 +4,7 @@ use super::{At, Machine, Sink, Spread};
 use crate::cpu::vector;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number};
-use crate::cpu::vector::strip::{self, Code, Op, Place};
+use crate::cpu::vector::strip::{self, ChunkPointer, Code, Op};
 use tile_compiler::graph::Aggregation;
 use tile_compiler::native::{Chain, Code as ChainCode, Move};
 use tile_compiler::scalar::Value;
@@ -25,31 +25,31 @@ pub struct Bench {
 
 impl Bench {
     /// Adds a register filled with each of these numbers, one number for each row.
-    fn rows(&mut self, numbers: impl ExactSizeIterator<Item = f32>) -> Place {
+    fn rows(&mut self, numbers: impl ExactSizeIterator<Item = f32>) -> ChunkPointer {
         let row = if numbers.len() > 1 { size_of::<Lane>() } else { 0 };
         let first = self.memory.len();
         self.memory.extend(numbers.map(|x| Lane([x; MOST_LANES])));
-        Place::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), row)
+        ChunkPointer::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), row)
     }
 
     /// Adds a register.
-    fn register(&mut self) -> Place {
+    fn register(&mut self) -> ChunkPointer {
         let first = self.memory.len();
         self.memory.push(Lane([0.0; MOST_LANES]));
-        Place::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), 0)
+        ChunkPointer::rows(self.memory.as_mut_ptr().wrapping_add(first).cast(), 0)
     }
 
-    fn push(&mut self, code: Code, a: Place, b: Place) {
+    fn push(&mut self, code: Code, a: ChunkPointer, b: ChunkPointer) {
         self.ops.push(Op::new(code, a, b));
     }
 
     /// Stores the current `x`.
-    fn keep(&mut self, to: Place) {
+    fn keep(&mut self, to: ChunkPointer) {
         match self.ops.last_mut() {
             Some(last) if last.keep.is_none() => last.keep = to,
             _ => self.ops.push(Op {
                 keep: to,
-                ..Op::new(Code::Chain(ChainCode::Nothing), Place::NONE, Place::NONE)
+                ..Op::new(Code::Chain(ChainCode::Nothing), ChunkPointer::NONE, ChunkPointer::NONE)
             }),
         }
     }
@@ -75,7 +75,9 @@ impl Machine<'_> {
         // Prefetching costs a short chain more than it gains, except where results bypass the
         // caches because they are larger.
         if asks && (self.past || !chain.is_short()) {
-            self.ahead.drain(..).for_each(|(code, place)| bench.push(code, place, Place::NONE));
+            self.ahead
+                .drain(..)
+                .for_each(|(code, place)| bench.push(code, place, ChunkPointer::NONE));
         }
         for step in &chain.moves {
             self.bind(chain, *step, past, &mut bench);
@@ -100,22 +102,22 @@ impl Machine<'_> {
     fn bind(&mut self, chain: &Chain, step: Move, past: bool, bench: &mut Bench) {
         match step {
             Move::Apply(code, values) => {
-                let [a, b] =
-                    values.map(|value| value.map_or(Place::NONE, |v| self.place::<f32>(v, bench)));
+                let [a, b] = values
+                    .map(|value| value.map_or(ChunkPointer::NONE, |v| self.place::<f32>(v, bench)));
                 bench.push(Code::Chain(code), a, b);
             }
             Move::Divide(by) => match self.reciprocals(by, bench) {
                 Some([high, low]) => bench.push(Code::DivEvenly, high, low),
                 None => {
                     let a = self.place::<f32>(by, bench);
-                    bench.push(Code::Chain(ChainCode::Div), a, Place::NONE);
+                    bench.push(Code::Chain(ChainCode::Div), a, ChunkPointer::NONE);
                 }
             },
             Move::Replace { condition, when, by } => {
                 if self.is_uniform(condition) {
                     if (self.value::<Bool>(condition)[0].0 != 0) == when {
                         let by = self.place::<f32>(by, bench);
-                        bench.push(Code::Chain(ChainCode::Take), by, Place::NONE);
+                        bench.push(Code::Chain(ChainCode::Take), by, ChunkPointer::NONE);
                     }
                     return;
                 }
@@ -136,7 +138,11 @@ impl Machine<'_> {
             Move::Keep(value) => {
                 let past = past && self.sink(value).is_some();
                 let to = self.target(chain, value);
-                if past { bench.push(Code::KeepPast, to, Place::NONE) } else { bench.keep(to) }
+                if past {
+                    bench.push(Code::KeepPast, to, ChunkPointer::NONE)
+                } else {
+                    bench.keep(to)
+                }
             }
             Move::Aggregate(aggregation, value) => {
                 let code = match aggregation {
@@ -146,7 +152,7 @@ impl Machine<'_> {
                 };
                 let register = chain.register(value);
                 self.at[value] = self.whole_rows(register);
-                let to = Place::rows(self.registers[register].start(), size_of::<f32>());
+                let to = ChunkPointer::rows(self.registers[register].start(), size_of::<f32>());
                 let sums = bench.register();
                 bench.push(code, sums, to);
             }
@@ -155,7 +161,7 @@ impl Machine<'_> {
 
     /// Returns the reciprocals, in two parts, of a divisor that is the same all over a row, if
     /// division by them is as accurate.
-    fn reciprocals(&self, by: Value, bench: &mut Bench) -> Option<[Place; 2]> {
+    fn reciprocals(&self, by: Value, bench: &mut Bench) -> Option<[ChunkPointer; 2]> {
         if !matches!(self.at[by], At::Uniform(..) | At::OfRows(_)) || !vector::is_fused() {
             return None;
         }
@@ -170,31 +176,33 @@ impl Machine<'_> {
         }
         let row = if by.len() > 1 { 2 * size_of::<Lane>() } else { 0 };
         let start = bench.memory.as_mut_ptr();
-        Some([0, 1].map(|part| Place::rows(start.wrapping_add(first + part).cast(), row)))
+        Some([0, 1].map(|part| ChunkPointer::rows(start.wrapping_add(first + part).cast(), row)))
     }
 
     /// Returns the place of a value with elements of type `T`: f32, or Bool if it is not the same
     /// all over a row.
-    fn place<T: Number>(&mut self, value: Value, bench: &mut Bench) -> Place {
+    fn place<T: Number>(&mut self, value: Value, bench: &mut Bench) -> ChunkPointer {
         match self.at[value] {
             // Any other register may be reused within the chain after the last read of its value.
             At::Uniform(register, Spread::Kept) if self.length >= MOST_LANES => {
-                Place::rows(self.registers[register].start(), 0)
+                ChunkPointer::rows(self.registers[register].start(), 0)
             }
             At::Uniform(..) | At::OfRows(_) => {
                 bench.rows(self.distinct::<f32>(value).iter().copied())
             }
-            At::Register(register) => Place::elements(self.registers[register].start()),
-            At::Steady(register, start) => Place::elements(
+            At::Register(register) => ChunkPointer::elements(self.registers[register].start()),
+            At::Steady(register, start) => ChunkPointer::elements(
                 self.registers[register].start().wrapping_add(start * size_of::<T>()),
             ),
-            At::Operand(..) => Place::elements(self.value::<T>(value).as_ptr().cast_mut().cast()),
+            At::Operand(..) => {
+                ChunkPointer::elements(self.value::<T>(value).as_ptr().cast_mut().cast())
+            }
             At::Own(place) => place,
         }
     }
 
     /// Returns the place to store a value: its sink, a sink that lodges it, or its register.
-    fn target(&mut self, chain: &Chain, value: Value) -> Place {
+    fn target(&mut self, chain: &Chain, value: Value) -> ChunkPointer {
         if let Some(&Sink { place, bytes, .. }) = self.sink(value).or_else(|| self.lodging(value)) {
             assert!(
                 bytes >= self.length * self.tape.dtypes[value].size(),
@@ -205,7 +213,7 @@ impl Machine<'_> {
         }
         let register = chain.register(value);
         self.at[value] = At::Register(register);
-        Place::elements(self.registers[register].start())
+        ChunkPointer::elements(self.registers[register].start())
     }
 
     /// Returns the sink of a result whose memory may hold this value until the result is stored.

@@ -5,7 +5,7 @@ use crate::cpu::loops::walk::Piece;
 use crate::cpu::memory::{Output, elements, prefetch};
 use crate::cpu::vector;
 use crate::cpu::vector::number::{Number, typed};
-use crate::cpu::vector::strip::{Code, Place};
+use crate::cpu::vector::strip::{ChunkPointer, Code};
 use std::ops::Range;
 use tile_compiler::dtype::DType;
 use tile_compiler::native::{Lines, Reader};
@@ -60,9 +60,10 @@ impl Machine<'_> {
             && let Some(first) = self.one_piece(lines, start, out.len())
         {
             let first = (first - output.first) * size_of::<T>();
-            let place = Place::elements(output.bytes.part(&(first..first + size_of_val(out))));
+            let place =
+                ChunkPointer::elements(output.bytes.part(&(first..first + size_of_val(out))));
             if self.tape.longest_chain.is_some() && size_of::<T>() == size_of::<f32>() {
-                let next = Place::elements(place.start.wrapping_add(size_of_val(out)));
+                let next = ChunkPointer::elements(place.start.wrapping_add(size_of_val(out)));
                 self.ahead.push((Code::Fetch, next));
             }
             self.at[value] = At::Own(place);
@@ -185,7 +186,7 @@ impl Machine<'_> {
             && next.len() == length
             && size_of::<T>() == size_of::<f32>()
         {
-            self.ahead.push((Code::Fetch, Place::elements(next.as_ptr().cast_mut().cast())));
+            self.ahead.push((Code::Fetch, ChunkPointer::elements(next.as_ptr().cast_mut().cast())));
         } else {
             prefetch(next);
         }

@@ -2,66 +2,33 @@
 
 mod bind;
 mod load;
+mod state;
 
 use super::fused;
 use super::runner::Runner;
 use super::walk::Walker;
-use crate::cpu::memory::{Launch, Operand, Plain, Register, bytes_of, elements_mut};
+use crate::cpu::memory::{Launch, Operand, Register, elements_mut};
 use crate::cpu::vector;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
-use crate::cpu::vector::strip::{self, Code, Place};
+use crate::cpu::vector::strip::{self, ChunkPointer, Code};
 use bind::Bench;
+use bytemuck::Pod;
+pub use state::State;
+use state::{At, Spread};
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
-use tile_compiler::native::{ACCUMULATOR, Action, CHUNK, Fused, Step, Tape, Term};
+use tile_compiler::native::{ACCUMULATOR, Action, CHUNK, Fused, TapeStep, Term};
 use tile_compiler::scalar::{BinaryOp, Value};
-
-/// The place of a value's elements for the current chunk.
-#[derive(Clone, Copy)]
-enum At {
-    Register(usize),
-    /// One element for the whole chunk, in a register.
-    Uniform(usize, Spread),
-    /// One element for each row of the chunk: the first elements of a register.
-    OfRows(usize),
-    /// In a register, from this element on.
-    Steady(usize, usize),
-    /// In an operand, from this element on.
-    Operand(usize, usize),
-    /// In memory that only this thread uses during the chunk: sums that were lent, or an output's
-    /// part for the chunk.
-    Own(Place),
-}
-
-/// The elements of a register that are set, for a value that is the same for the whole chunk.
-#[derive(Clone, Copy, PartialEq)]
-enum Spread {
-    /// Only the first element of the register is set.
-    First,
-    /// All elements of the register are set.
-    All,
-    /// All elements are set, and no other value ever uses the register.
-    Kept,
-}
 
 /// The memory of an output that receives a result's elements of the chunk directly.
 pub struct Sink {
     pub output: usize,
     pub value: Value,
-    pub place: Place,
+    pub place: ChunkPointer,
     pub bytes: usize,
     /// Whether the chunk reads the memory that the output overwrites.
     pub is_read: bool,
-}
-
-/// The state of a machine that is kept between uses.
-pub struct State {
-    registers: Vec<Register>,
-    at: Vec<At>,
-    moves: Vec<i64>,
-    bench: Bench,
-    walker: Walker,
 }
 
 /// A thread's state while it runs a tape. The tape keeps it for the next machine.
@@ -73,7 +40,7 @@ pub struct Machine<'t> {
     moves: Vec<i64>,
     bench: Bench,
     /// The prefetches that the next chain is to issue.
-    ahead: Vec<(Code, Place)>,
+    ahead: Vec<(Code, ChunkPointer)>,
     /// The sinks of the next chunk.
     sinks: Vec<Sink>,
     /// The walker. Variables outside the tape's space must be set in it.
@@ -132,7 +99,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Returns a register for the caller to fill.
-    pub fn given<T: Plain>(&mut self, register: usize) -> &mut [T] {
+    pub fn given<T: Pod>(&mut self, register: usize) -> &mut [T] {
         for (value, _) in self.tape.given.iter().filter(|(_, given)| *given == register) {
             self.at[*value] = At::Register(register);
         }
@@ -160,11 +127,12 @@ impl<'t> Machine<'t> {
     /// # Safety
     /// - `sums` must stay borrowed until the machine is lent or given other values. Only a machine
     ///   that is not used any more need not get others.
-    pub unsafe fn lend<T: Plain>(&mut self, sums: &[T]) {
+    pub unsafe fn lend<T: Pod>(&mut self, sums: &[T]) {
         for (value, register) in &self.tape.given {
             match *register {
                 ACCUMULATOR => {
-                    self.at[*value] = At::Own(Place::elements(sums.as_ptr().cast_mut().cast()))
+                    self.at[*value] =
+                        At::Own(ChunkPointer::elements(sums.as_ptr().cast_mut().cast()))
                 }
                 register => self.registers[register].elements_mut::<u8>()[..sums.len()].fill(1),
             }
@@ -194,7 +162,7 @@ impl<'t> Machine<'t> {
     /// Returns the bytes of all elements of a result in the last chunk.
     pub fn bytes(&mut self, result: Value) -> &[u8] {
         self.widen(result, self.length);
-        typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result)))
+        typed!(self.tape.dtypes[result], T => bytemuck::cast_slice(self.value::<T>(result)))
     }
 
     /// Returns the bytes of a result of the last chunk that is the same all over each row, and the
@@ -202,7 +170,10 @@ impl<'t> Machine<'t> {
     pub fn bytes_of_rows(&mut self, result: Value, row_length: usize) -> (&[u8], usize) {
         let length = if self.extent(result) == self.length { row_length } else { 1 };
         self.widen(result, self.rows);
-        (typed!(self.tape.dtypes[result], T => bytes_of(self.value::<T>(result))), length)
+        (
+            typed!(self.tape.dtypes[result], T => bytemuck::cast_slice(self.value::<T>(result))),
+            length,
+        )
     }
 
     /// Evaluates `length` points from `start` on: one of the tape's chunks, or a part of it.
@@ -301,7 +272,7 @@ impl<'t> Machine<'t> {
 
     /// Runs one step into `out`, which is like its register. Returns the number of elements
     /// written: 1 if they are all the same.
-    fn step(&mut self, step: &Step, start: usize, out: &mut [u8]) -> usize {
+    fn step(&mut self, step: &TapeStep, start: usize, out: &mut [u8]) -> usize {
         let tape = self.tape;
         let dtype = tape.dtypes[step.value];
         let length = match &step.action {
@@ -454,7 +425,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Runs a step over one period of its value, and repeats that as far as chunks reach.
-    fn repeat(&mut self, step: &Step, period: usize) {
+    fn repeat(&mut self, step: &TapeStep, period: usize) {
         let dtype = self.tape.dtypes[step.value];
         let size = dtype.size();
         let mut register = std::mem::take(&mut self.registers[step.register]);
@@ -499,28 +470,6 @@ impl<'t> Machine<'t> {
             })
         });
         fused::apply(fused, given, terms, out);
-    }
-}
-
-impl State {
-    fn new(tape: &Tape) -> Self {
-        let mut registers: Vec<Register> =
-            tape.registers.iter().map(|&bytes| Register::zeroed(bytes)).collect();
-        let mut at = vec![At::Register(0); tape.dtypes.len()];
-        for &(value, register, scalar) in &tape.constants {
-            typed!(scalar.dtype, T => registers[register].elements_mut::<T>().fill(from_scalar(scalar)));
-            at[value] = At::Uniform(register, Spread::Kept);
-        }
-        for &(value, register) in &tape.given {
-            at[value] = At::Register(register);
-        }
-        Self {
-            registers,
-            at,
-            moves: Vec::new(),
-            bench: Bench::default(),
-            walker: Walker::new(tape.variables.count()),
-        }
     }
 }
 

@@ -15,7 +15,7 @@ pub type Tap = [isize; 2];
 
 /// The addresses that a kernel reads and writes.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct Addresses {
     pub x: *const f32,
     /// The elements between rows of x.
     pub x_step: isize,
@@ -35,7 +35,7 @@ pub struct Place {
 ///   one operand).
 /// - out: T rows of N elements must be writable, and also readable unless `first`.
 /// - Instructions: the kernel must be one of [`kernels`].
-pub type Kernel = unsafe fn(taps: &[Tap], place: Place, first: bool);
+pub type Kernel = unsafe fn(taps: &[Tap], place: Addresses, first: bool);
 
 /// The kernels of one instruction set, which the processor has.
 #[derive(Clone, Copy)]
@@ -76,10 +76,10 @@ const fn identity(form: u8) -> f32 {
 unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U: usize>(
     proof: V::Proof,
     taps: &[Tap],
-    place: Place,
+    place: Addresses,
     first: bool,
 ) {
-    let Place { x, x_step, w, out, out_step } = place;
+    let Addresses { x, x_step, w, out, out_step } = place;
     // SAFETY: the caller guarantees that the elements at all taps are readable, and that the tile
     // is accessible.
     unsafe {
@@ -165,7 +165,7 @@ macro_rules! compiled {
                 const U: usize,
             >(
                 taps: &[Tap],
-                place: Place,
+                place: Addresses,
                 first: bool,
             ) {
                 // SAFETY: the contract is the same.

@@ -33,15 +33,15 @@ pub struct Direct {
     length: usize,
     /// The number of points of `outer`.
     planes: usize,
-    x: Line,
-    w: Option<Line>,
+    x: PlaneOffset,
+    w: Option<PlaneOffset>,
     taps: Vec<Tap>,
     conditions: Vec<Condition>,
 }
 
 /// An affine expression over the loops around the nest, the axes before the last two, the axis of
 /// rows, and the last axis.
-struct Line {
+struct PlaneOffset {
     operand: usize,
     loops: Vec<i64>,
     outer: Vec<i64>,
@@ -50,7 +50,7 @@ struct Line {
     along: i64,
 }
 
-impl Line {
+impl PlaneOffset {
     /// Returns the value at the first place of a plane, which is a point of the outer axes, at
     /// these steps of the loops.
     fn start(&self, plane: &[usize], steps: &[usize]) -> i64 {
@@ -61,16 +61,21 @@ impl Line {
 
 /// A guard of taps: an expression that must be at least 0 for a tap to count.
 struct Condition {
-    line: Line,
+    line: PlaneOffset,
     /// The term of each tap, and the least of them.
     taps: Vec<i64>,
     least: i64,
 }
 
 /// Splits an expression into its parts. `rows` is the axis of rows.
-fn line(program: &NativeProgram, affine: &Affine, operand: usize, rows: Option<usize>) -> Line {
+fn line(
+    program: &NativeProgram,
+    affine: &Affine,
+    operand: usize,
+    rows: Option<usize>,
+) -> PlaneOffset {
     let last = program.epilogue.space.axes().end - 1;
-    Line {
+    PlaneOffset {
         operand,
         loops: program.loops().map(|variable| affine.coefficient(variable)).collect(),
         outer: (0..rows.unwrap_or(last)).map(|axis| affine.coefficient(axis)).collect(),

@@ -1,7 +1,7 @@
 //! The computation of one plane's places by one thread.
 
-use super::kernel::{Place, Tap, kernels};
-use super::{Condition, Direct, Line, SUMS};
+use super::kernel::{Addresses, Tap, kernels};
+use super::{Condition, Direct, PlaneOffset, SUMS};
 use crate::cpu::loops::job::Job;
 use crate::cpu::memory::elements;
 use crate::cpu::vector::number::Bool;
@@ -47,8 +47,8 @@ pub struct Tile<'a> {
 
 impl<'a> Tile<'a> {
     pub fn new(direct: &'a Direct, job: &Job<'a>) -> Self {
-        let data = |line: &Line| elements::<f32>(job.launch.operands[line.operand].bytes);
-        let first = |line: &Line| job.launch.operands[line.operand].first as i64;
+        let data = |line: &PlaneOffset| elements::<f32>(job.launch.operands[line.operand].bytes);
+        let first = |line: &PlaneOffset| job.launch.operands[line.operand].first as i64;
         let tracks_written = job.epilogue.given.iter().any(|(_, register)| *register == WRITTEN);
         Self {
             direct,
@@ -89,7 +89,7 @@ impl<'a> Tile<'a> {
             coefficient * if coefficient > 0 { range.start as i64 } else { range.end as i64 - 1 }
         };
         let inside = |(value, condition): (&i64, &Condition)| {
-            let Line { row, along, .. } = condition.line;
+            let PlaneOffset { row, along, .. } = condition.line;
             value + least(&rows, row) + least(&columns, along) + condition.least >= 0
         };
         if self.conditions.iter().zip(&self.direct.conditions).all(inside) {
@@ -154,8 +154,8 @@ impl<'a> Tile<'a> {
         taps: &mut Vec<usize>,
         position: usize,
         mut end: usize,
-        concern: impl Fn(&Line) -> bool,
-        terms: impl Fn(&Line) -> (i64, i64),
+        concern: impl Fn(&PlaneOffset) -> bool,
+        terms: impl Fn(&PlaneOffset) -> (i64, i64),
     ) -> usize {
         for (start, condition) in self.conditions.iter().zip(&self.direct.conditions) {
             if !concern(&condition.line) {
@@ -225,7 +225,7 @@ impl<'a> Tile<'a> {
                 // The last vector ends with the row and may overlap the one before.
                 column = column.min(length - vectors * kernels.lanes);
                 let kernel = kernels.get(*form, height, vectors);
-                let place = Place {
+                let place = Addresses {
                     x: self.x.as_ptr().wrapping_offset(
                         (x_start + x.row * row as i64 + x.along * column as i64) as isize,
                     ),

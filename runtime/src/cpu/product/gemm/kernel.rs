@@ -8,14 +8,14 @@
 //! these if another thread shares the core.
 
 use super::BLOCK_BYTES;
-use crate::cpu::memory::Plain;
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
 use crate::cpu::vector::level::{self, Level, level};
 use crate::cpu::vector::register::{Portable, Vector};
+use bytemuck::Pod;
 
 /// A number type that the micro-kernels multiply: f32 or f64.
-pub trait Float: Plain + Default + Send + Sync + std::ops::Add<Output = Self> {
+pub trait Float: Pod + Default + Send + Sync + std::ops::Add<Output = Self> {
     /// Returns the kernels for this machine.
     fn kernels() -> Kernels<Self>;
 }

@@ -32,8 +32,9 @@ pub use pack::{Axis, Gather, Pack, Panel, Places, View};
 pub use packed::Packed;
 pub use window::{Coordinate, Frame, Window};
 
-use crate::cpu::memory::{CACHES, Plain, Shared, bytes, scratch};
+use crate::cpu::memory::{CACHES, Shared, bytes, scratch};
 use crate::cpu::threads::pool;
+use bytemuck::Pod;
 use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};
@@ -139,7 +140,7 @@ impl<'a, T> Tile<'a, T> {
     /// Calls `f` with the sums of some rows, row by row, contiguous.
     pub fn together(&self, rows: Range<usize>, f: impl FnOnce(&[T]))
     where
-        T: Plain,
+        T: Pod,
     {
         let width = self.columns.len();
         let sums = &self.data[(rows.start - self.rows.start) * self.stride..];
@@ -283,8 +284,9 @@ pub fn product<T: Float>(
     let kernels = T::kernels();
     let work = size.m.saturating_mul(size.n).saturating_mul(size.k);
     let threads = pool::threads();
-    let product =
-        |batch: usize, threads: usize| Product { size, kernels, a, b, store, batch, threads }.run();
+    let product = |batch: usize, threads: usize| {
+        BatchProduct { size, kernels, a, b, store, batch, threads }.run()
+    };
     if work.saturating_mul(size.batch) < PARALLEL_WORK || threads == 1 {
         (0..size.batch).for_each(|batch| product(batch, 1));
     } else if size.batch >= 4 * threads || work < PARALLEL_WORK {
@@ -311,7 +313,7 @@ fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
 }
 
 /// The product of one batch.
-struct Product<'a, T: Float, A, B, S> {
+struct BatchProduct<'a, T: Float, A, B, S> {
     size: Size,
     kernels: Kernels<T>,
     a: &'a A,
@@ -321,7 +323,7 @@ struct Product<'a, T: Float, A, B, S> {
     threads: usize,
 }
 
-impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Product<'_, T, A, B, S> {
+impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, S> {
     fn run(&self) {
         let Size { n, k, .. } = self.size;
         let b = match self.b {

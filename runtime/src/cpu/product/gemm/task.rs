@@ -2,7 +2,7 @@
 
 use super::kernel::{Float, Kernels, Layout, Run, Strided, panel_stride};
 use super::pack::{Pack, Panel, View};
-use super::{BLOCK_BYTES, NC, Product, Store, TOGETHER_BYTES, Tile, scratch};
+use super::{BLOCK_BYTES, BatchProduct, NC, Store, TOGETHER_BYTES, Tile, scratch};
 use std::ops::Range;
 
 /// From this many columns on, a task packs its rows of A even where it could read them in place:
@@ -19,7 +19,7 @@ pub enum Panels<'a, T> {
 
 /// Some panels of rows × some columns of one product.
 pub struct Task<'a, T: Float, A, B, S> {
-    pub product: &'a Product<'a, T, A, B, S>,
+    pub product: &'a BatchProduct<'a, T, A, B, S>,
     /// The panels of A. None is higher than the kernels.
     pub rows: Vec<Range<usize>>,
     /// The columns. The start is a whole number of kernels after the first column of `b`.
@@ -36,14 +36,8 @@ struct Left<T> {
 
 impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     pub fn run(&self) {
-        let Kernels { rows: height, lanes, .. } = self.product.kernels;
-        let (k, kc, width) =
-            (self.product.size.k, self.product.size.block, self.product.kernels.columns());
-        let blocks = k.div_ceil(kc).max(1);
-        // As many columns as have no more elements of B than NC columns of the longest packed
-        // block.
-        let nc = (NC * BLOCK_BYTES / (kc * size_of::<T>()).max(BLOCK_BYTES) / width).max(1) * width;
-        let Product { batch, store, .. } = self.product;
+        let BatchProduct { batch, store, .. } = self.product;
+        let lanes = self.product.kernels.lanes;
         let place = match &self.rows[..] {
             // Kernels write whole vectors.
             [first, .., last] | [first @ last] if self.columns.len().is_multiple_of(lanes) => {
@@ -51,8 +45,71 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             }
             _ => None,
         };
+        match place {
+            Some((c, stride)) => self.run_in_place(c, stride),
+            None => self.run_in_strips(),
+        }
+    }
+
+    /// The columns whose sums are made together: as many as have no more elements of B than `NC`
+    /// columns of the longest packed block.
+    fn columns_together(&self) -> usize {
+        let (kc, width) = (self.product.size.block, self.product.kernels.columns());
+        (NC * BLOCK_BYTES / (kc * size_of::<T>()).max(BLOCK_BYTES) / width).max(1) * width
+    }
+
+    /// The elements of scratch memory for the task's panels of A, and for the last panel of B.
+    fn packed_elements(&self) -> [usize; 2] {
+        let Kernels { rows: height, .. } = self.product.kernels;
+        let block = self.product.size.block.min(self.product.size.k);
+        let panels = block.max(panel_stride::<T>()) * self.rows.len() * height;
+        [panels, block * self.product.kernels.columns()]
+    }
+
+    /// Calls `visit` for each block of k, after its panels of A and the last one of B were found.
+    fn blocks(
+        &self,
+        a: &mut [T],
+        edge: &mut [T],
+        mut visit: impl FnMut(Range<usize>, &[Left<T>], &[Run], &[T]),
+    ) {
+        let (k, kc) = (self.product.size.k, self.product.size.block);
+        let mut lefts = Vec::with_capacity(self.rows.len());
+        let mut runs = Vec::new();
+        for block in 0..k.div_ceil(kc).max(1) {
+            let ks = block * kc..k.min((block + 1) * kc);
+            self.left(ks.clone(), a, &mut lefts, &mut runs);
+            self.pack_edge(ks.clone(), edge);
+            visit(ks, &lefts, &runs, edge);
+        }
+    }
+
+    /// Makes the sums where they stay: the first is at `c`, and a row has `stride` elements.
+    fn run_in_place(&self, c: *mut T, stride: usize) {
+        let nc = self.columns_together();
+        let [packed, edge] = self.packed_elements();
+        scratch::with3([packed, 0, edge], |[a, _, edge]: [&mut [T]; 3]| {
+            self.blocks(a, edge, |ks, lefts, runs, edge| {
+                for start in self.columns.clone().step_by(nc) {
+                    let columns = start..self.columns.end.min(start + nc);
+                    for (rows, left) in self.rows.iter().zip(lefts) {
+                        let at = (rows.start - self.rows[0].start) * stride
+                            + (columns.start - self.columns.start);
+                        let (columns, c) = (columns.clone(), c.wrapping_add(at));
+                        self.strip(rows.len(), columns, ks.clone(), (*left, runs), edge, c, stride);
+                    }
+                }
+            });
+        });
+    }
+
+    /// Makes the sums in scratch memory, and stores them strip by strip when they are complete.
+    fn run_in_strips(&self) {
+        let Kernels { rows: height, lanes, .. } = self.product.kernels;
+        let (k, kc) = (self.product.size.k, self.product.size.block);
+        let nc = self.columns_together();
         // A row of C is padded to a kernel's width.
-        let stride = nc.min(self.columns.len()).next_multiple_of(width);
+        let stride = nc.min(self.columns.len()).next_multiple_of(self.product.kernels.columns());
         // The number of panels whose sums are finished together.
         let rest = TOGETHER_BYTES.saturating_sub(height * kc.min(k) * size_of::<T>());
         let together = (rest / (height * stride * size_of::<T>())).max(1);
@@ -60,84 +117,37 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         // Sums wait in memory only from one block of k to the next. With a single block, one strip
         // serves for all.
         let groups = self.rows.len().div_ceil(together);
-        let strips = match place {
-            Some(_) => 0,
-            None if blocks == 1 => 1,
-            None => groups * self.columns.len().div_ceil(nc),
-        };
-        let mut worker = place.is_none().then(|| store.worker());
-        let packed = kc.min(k).max(panel_stride::<T>()) * self.rows.len() * height;
-        scratch::with3(
-            [packed, strips * strip, kc.min(k) * width],
-            |[a, c, edge]: [&mut [T]; 3]| {
-                let mut lefts = Vec::with_capacity(self.rows.len());
-                let mut runs = Vec::new();
-                for block in 0..blocks {
-                    let ks = block * kc..k.min((block + 1) * kc);
-                    self.left(ks.clone(), a, &mut lefts, &mut runs);
-                    self.pack_edge(ks.clone(), edge);
-                    let mut number = 0;
-                    for start in self.columns.clone().step_by(nc) {
-                        let columns = start..self.columns.end.min(start + nc);
-                        if let Some((c, stride)) = place {
-                            for (rows, left) in self.rows.iter().zip(&lefts) {
-                                let at = (rows.start - self.rows[0].start) * stride
-                                    + (columns.start - self.columns.start);
-                                let c = c.wrapping_add(at);
-                                self.strip(
-                                    rows.len(),
-                                    columns.clone(),
-                                    ks.clone(),
-                                    (*left, &runs),
-                                    edge,
-                                    c,
-                                    stride,
-                                );
-                            }
-                            continue;
+        let strips = if k <= kc { 1 } else { groups * self.columns.len().div_ceil(nc) };
+        let store = self.product.store;
+        let mut worker = store.worker();
+        let [packed, edge] = self.packed_elements();
+        scratch::with3([packed, strips * strip, edge], |[a, c, edge]: [&mut [T]; 3]| {
+            self.blocks(a, edge, |ks, lefts, runs, edge| {
+                let mut number = 0;
+                for start in self.columns.clone().step_by(nc) {
+                    let columns = start..self.columns.end.min(start + nc);
+                    for (panels, lefts) in self.rows.chunks(together).zip(lefts.chunks(together)) {
+                        let c = &mut c[number % strips * strip..][..strip];
+                        let first = panels[0].start;
+                        for (rows, left) in panels.iter().zip(lefts) {
+                            let room =
+                                (rows.len() - 1) * stride + columns.len().next_multiple_of(lanes);
+                            let c = c[(rows.start - first) * stride..][..room].as_mut_ptr();
+                            let (columns, left) = (columns.clone(), (*left, runs));
+                            self.strip(rows.len(), columns, ks.clone(), left, edge, c, stride);
                         }
-                        for (panels, lefts) in
-                            self.rows.chunks(together).zip(lefts.chunks(together))
-                        {
-                            let c = &mut c[number % strips * strip..][..strip];
-                            let first = panels[0].start;
-                            for (rows, left) in panels.iter().zip(lefts) {
-                                let room = (rows.len() - 1) * stride
-                                    + columns.len().next_multiple_of(lanes);
-                                let c = c[(rows.start - first) * stride..][..room].as_mut_ptr();
-                                self.strip(
-                                    rows.len(),
-                                    columns.clone(),
-                                    ks.clone(),
-                                    (*left, &runs),
-                                    edge,
-                                    c,
-                                    stride,
-                                );
-                            }
-                            if block + 1 == blocks
-                                && let Some(worker) = &mut worker
-                            {
-                                let rows = first..panels[panels.len() - 1].end;
-                                let columns = columns.clone();
-                                let tile = Tile {
-                                    batch: self.product.batch,
-                                    rows,
-                                    columns,
-                                    data: c,
-                                    stride,
-                                };
-                                store.store(worker, tile);
-                            }
-                            number += 1;
+                        if ks.end == k {
+                            let rows = first..panels[panels.len() - 1].end;
+                            let (batch, columns) = (self.product.batch, columns.clone());
+                            store
+                                .store(&mut worker, Tile { batch, rows, columns, data: c, stride });
                         }
+                        number += 1;
                     }
                 }
-            },
-        );
-        if let Some(worker) = worker {
-            store.done(worker);
-        }
+            });
+        });
+        store.done(worker);
     }
 
     /// Finds the task's panels of A for one block of k, or packs them. All panels have the same
@@ -149,7 +159,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         lefts: &mut Vec<Left<T>>,
         runs: &mut Vec<Run>,
     ) {
-        let Product { kernels, a, batch, .. } = self.product;
+        let BatchProduct { kernels, a, batch, .. } = self.product;
         lefts.clear();
         if let Some(window) = a.window()
             && let [first, .., last] | [first @ last] = &self.rows[..]
@@ -232,7 +242,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         c: *mut T,
         stride: usize,
     ) {
-        let Product { kernels, .. } = self.product;
+        let BatchProduct { kernels, .. } = self.product;
         let lanes = kernels.lanes;
         for start in columns.clone().step_by(kernels.columns()) {
             let (vectors, b, b_stride) = match self.b {

@@ -141,25 +141,12 @@ fn equals_its_definition(
     let coordinate = |stride: usize, within: Range<isize>, outer: Vec<isize>, k: Vec<isize>| {
         Coordinate { stride, within, batch: vec![0], outer, k }
     };
+    let of_pixels = |of: fn((isize, isize)) -> isize| pixels().map(of).collect();
+    let of_taps = |of: fn((isize, isize, isize)) -> isize| taps().map(of).collect();
     let mut coordinates = vec![
-        coordinate(
-            inputs,
-            0..width as isize,
-            pixels().map(|p| p.1).collect(),
-            taps().map(|t| t.1).collect(),
-        ),
-        coordinate(
-            row as usize,
-            0..height as isize,
-            pixels().map(|p| p.0).collect(),
-            taps().map(|t| t.0).collect(),
-        ),
-        coordinate(
-            1,
-            isize::MIN..isize::MAX,
-            vec![0; rows * columns],
-            taps().map(|t| t.2).collect(),
-        ),
+        coordinate(inputs, 0..width as isize, of_pixels(|p| p.1), of_taps(|t| t.1)),
+        coordinate(row as usize, 0..height as isize, of_pixels(|p| p.0), of_taps(|t| t.0)),
+        coordinate(1, isize::MIN..isize::MAX, vec![0; rows * columns], of_taps(|t| t.2)),
     ];
     coordinates.truncate(if inputs > 1 { 3 } else { 2 });
     let window = Window::new(coordinates, vec![columns, rows]).unwrap();
@@ -201,7 +188,7 @@ fn instruction_sets() {
         // SAFETY: rows follow each other, and there is one product of one batch.
         let store = unsafe { Rows::new(&mut got, 0, size.n) };
         let b = Right::Now(&right);
-        Product { size, kernels, a: &left, b, store: &store, batch: 0, threads: 1 }.run();
+        BatchProduct { size, kernels, a: &left, b, store: &store, batch: 0, threads: 1 }.run();
         assert_eq!(got, want);
     }
 }

@@ -248,10 +248,8 @@ fn run(nest: &Nest, transforms: Transforms, operands: &[&[f32]], ahead: bool) ->
     program.verify().unwrap();
     let winograd = Winograd::of(Shape::new(&program, &shape), transforms);
     assert_eq!(winograd.packs(), [1]);
-    let operands: Vec<Operand> = operands
-        .iter()
-        .map(|operand| Operand::from(crate::cpu::memory::bytes_of(operand)))
-        .collect();
+    let operands: Vec<Operand> =
+        operands.iter().map(|operand| Operand::from(bytemuck::cast_slice(operand))).collect();
     let launch = Launch { operands: &operands, steps: &[] };
     let kernel = ahead.then(|| winograd.pack(launch, None));
     let mut result = Register::zeroed(nest.places() * size_of::<f32>());

@@ -1,6 +1,6 @@
 //! One strip: a few registers that go through a chain's operations.
 
-use super::code::{Code, Op, Place};
+use super::code::{ChunkPointer, Code, Op};
 use crate::cpu::vector::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL};
 use tile_compiler::native::{Code as ChainCode, Relation, WordOp};
 
@@ -56,13 +56,13 @@ impl<P> Strip<P, true> {
 impl<P: Copy, const PART: bool> Strip<P, PART> {
     /// Returns the address of register `k` at a place of `T`s.
     #[inline(always)]
-    fn address<L: Lanes, T>(self, place: Place, k: usize) -> *mut T {
+    fn address<L: Lanes, T>(self, place: ChunkPointer, k: usize) -> *mut T {
         place.at(self.at, k * L::LANES, size_of::<T>()).cast()
     }
 
     /// Loads register `k` at a place.
     #[inline(always)]
-    unsafe fn load<L: Lanes<Proof = P>>(self, place: Place, k: usize) -> L {
+    unsafe fn load<L: Lanes<Proof = P>>(self, place: ChunkPointer, k: usize) -> L {
         let p = self.address::<L, f32>(place, k);
         // SAFETY: the caller guarantees that the place is readable for the strip's elements.
         unsafe {
@@ -72,7 +72,7 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
 
     /// Stores register `k` at an elementwise place.
     #[inline(always)]
-    unsafe fn store<L: Lanes>(self, place: Place, k: usize, x: L) {
+    unsafe fn store<L: Lanes>(self, place: ChunkPointer, k: usize, x: L) {
         let p = place.start.cast::<f32>().wrapping_add(self.at + k * L::LANES);
         // SAFETY: the caller guarantees that the place is writable for the strip's elements.
         unsafe { if PART { x.store_part(p, self.length) } else { x.store(p) } }
@@ -80,7 +80,7 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
 
     /// Stores the registers at an aligned place, past the caches.
     #[inline(always)]
-    unsafe fn store_past<L: Lanes, const K: usize>(self, place: Place, x: &[L; K]) {
+    unsafe fn store_past<L: Lanes, const K: usize>(self, place: ChunkPointer, x: &[L; K]) {
         for (k, x) in x.iter().enumerate() {
             let p = self.address::<L, f32>(place, k);
             // SAFETY: the caller guarantees that the place is writable for the strip's elements,
@@ -91,7 +91,7 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
 
     /// Returns register `k`: `then` where the condition at a place holds, else `otherwise`.
     #[inline(always)]
-    unsafe fn choose<L: Lanes>(self, place: Place, k: usize, then: L, otherwise: L) -> L {
+    unsafe fn choose<L: Lanes>(self, place: ChunkPointer, k: usize, then: L, otherwise: L) -> L {
         let conditions = self.address::<L, u8>(place, k);
         // SAFETY: the caller guarantees that the place is readable for the strip's conditions. The
         // array has as many as any register.
@@ -111,8 +111,8 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
     unsafe fn compare<L: Lanes<Proof = P>, const K: usize, const R: i32, const SWAPPED: bool>(
         self,
         x: &[L; K],
-        a: Place,
-        to: Place,
+        a: ChunkPointer,
+        to: ChunkPointer,
     ) {
         for (k, x) in x.iter().enumerate() {
             let to = self.address::<L, u8>(to, k);
@@ -138,7 +138,7 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
         self,
         op: WordOp,
         mut x: [L; K],
-        a: Place,
+        a: ChunkPointer,
     ) -> [L; K] {
         macro_rules! each {
             ($($op:ident)*) => {
@@ -178,7 +178,7 @@ fn prefetch<const WRITE: bool>(p: *const u8) {
 
 /// Prefetches a strip of `K` registers at a place, from element `at` of the chunk on.
 #[inline(always)]
-pub fn fetch<L: Lanes, const K: usize, const WRITE: bool>(place: Place, at: usize) {
+pub fn fetch<L: Lanes, const K: usize, const WRITE: bool>(place: ChunkPointer, at: usize) {
     // The first register of a line prefetches all of it.
     for k in (0..K).step_by((LINE / L::LANES).max(1)) {
         prefetch::<WRITE>(place.at(at, k * L::LANES, size_of::<f32>()));
@@ -193,7 +193,7 @@ pub fn fetch<L: Lanes, const K: usize, const WRITE: bool>(place: Place, at: usiz
 #[inline(always)]
 pub unsafe fn one<L: Lanes, const K: usize, const PART: bool>(
     strip: Strip<L::Proof, PART>,
-    from: Place,
+    from: ChunkPointer,
     ops: &[Op],
 ) {
     // SAFETY: the caller guarantees the contract of `run` and that the strip lies in the current
@@ -252,8 +252,8 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
     strip: Strip<L::Proof, PART>,
     code: Code,
     to: &mut [L; K],
-    a: Place,
-    b: Place,
+    a: ChunkPointer,
+    b: ChunkPointer,
 ) {
     let mut x = *to;
     // SAFETY: the caller guarantees the contract of `run` and that the strip lies in the current

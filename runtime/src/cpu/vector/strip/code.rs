@@ -46,7 +46,7 @@ impl Code {
 /// The place of a chunk's numbers (or conditions): one for each element, or one register for each
 /// row. It is two words, so that it is passed in registers.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct ChunkPointer {
     pub start: *mut u8,
     /// For a register for each row, the bytes from one row's to the next. Negative for one number
     /// for each element.
@@ -54,20 +54,20 @@ pub struct Place {
 }
 
 // SAFETY: it is only an address. Accessing the memory there is the unsafe operation.
-unsafe impl Send for Place {}
+unsafe impl Send for ChunkPointer {}
 
-impl Place {
+impl ChunkPointer {
     /// No place.
-    pub const NONE: Place = Place::rows(std::ptr::null_mut(), 0);
+    pub const NONE: ChunkPointer = ChunkPointer::rows(std::ptr::null_mut(), 0);
 
     /// Creates a place with one number for each element of the chunk.
     pub const fn elements(start: *mut u8) -> Self {
-        Place { start, row: -1 }
+        ChunkPointer { start, row: -1 }
     }
 
     /// Creates a place with one register for each row, `row` bytes apart.
     pub const fn rows(start: *mut u8, row: usize) -> Self {
-        Place { start, row: row as isize }
+        ChunkPointer { start, row: row as isize }
     }
 
     /// Returns the address of the chunk's element number `element + after`, each of `bytes` bytes,
@@ -79,7 +79,7 @@ impl Place {
         self.start.wrapping_add((element * bytes) & mask).wrapping_add(after * (bytes & mask))
     }
 
-    /// Returns whether this is [`Place::NONE`].
+    /// Returns whether this is [`ChunkPointer::NONE`].
     pub fn is_none(self) -> bool {
         self.start.is_null()
     }
@@ -91,19 +91,19 @@ impl Place {
     }
 }
 
-/// One operation of a chain, with its places. If `keep` is not [`Place::NONE`], the resulting `x`
-/// is stored there, element by element.
+/// One operation of a chain, with its places. If `keep` is not [`ChunkPointer::NONE`], the
+/// resulting `x` is stored there, element by element.
 #[derive(Clone, Copy)]
 pub struct Op {
     pub code: Code,
-    pub a: Place,
-    pub b: Place,
-    pub keep: Place,
+    pub a: ChunkPointer,
+    pub b: ChunkPointer,
+    pub keep: ChunkPointer,
 }
 
 impl Op {
     /// Creates an operation whose result is not stored.
-    pub fn new(code: Code, a: Place, b: Place) -> Self {
-        Self { code, a, b, keep: Place::NONE }
+    pub fn new(code: Code, a: ChunkPointer, b: ChunkPointer) -> Self {
+        Self { code, a, b, keep: ChunkPointer::NONE }
     }
 }

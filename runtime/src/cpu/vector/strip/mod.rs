@@ -5,7 +5,7 @@ mod apply;
 mod code;
 mod row;
 
-pub use code::{Code, Op, Place};
+pub use code::{ChunkPointer, Code, Op};
 
 use super::lanes::MOST_LANES;
 use super::level::{self, Level, level};
@@ -43,7 +43,7 @@ pub const ALIGNED: usize = MOST_LANES * size_of::<f32>();
 /// - [`Code::KeepPast`]: the place is aligned to [`ALIGNED`] bytes, and rows, if there are several,
 ///   have whole registers. Nobody reads the elements before a [`fence`].
 /// - [`Code::Fetch`], [`Code::FetchToWrite`]: any address.
-pub unsafe fn run(from: Place, ops: &mut [Op], length: usize, rows: usize) {
+pub unsafe fn run(from: ChunkPointer, ops: &mut [Op], length: usize, rows: usize) {
     #[cfg(test)]
     if let Some(set) = super::emulated::Emulated::current() {
         // SAFETY: the contract is that of `run`.
@@ -69,7 +69,7 @@ level::avx512! {
     ///
     /// # Safety
     /// The contract of [`run`].
-    unsafe fn avx512(proof: Avx512, from: Place, ops: &mut [Op], length: usize, rows: usize) {
+    unsafe fn avx512(proof: Avx512, from: ChunkPointer, ops: &mut [Op], length: usize, rows: usize) {
         // SAFETY: the contract is the same.
         unsafe { strips::<F32x16>(proof, from, ops, length, rows) }
     }
@@ -81,7 +81,7 @@ level::avx2! {
     ///
     /// # Safety
     /// The contract of [`run`].
-    unsafe fn avx2(proof: Avx2, from: Place, ops: &mut [Op], length: usize, rows: usize) {
+    unsafe fn avx2(proof: Avx2, from: ChunkPointer, ops: &mut [Op], length: usize, rows: usize) {
         // SAFETY: the contract is the same.
         unsafe { strips::<F32x8>(proof, from, ops, length, rows) }
     }
@@ -105,9 +105,9 @@ pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
         UnaryOp::Erf => Code::Chain(ChainCode::Erf),
         _ => return false,
     };
-    let from = Place::elements(x.as_ptr().cast_mut().cast());
-    let to = Place::elements(out.as_mut_ptr().cast());
-    let op = Op { keep: to, ..Op::new(code, Place::NONE, Place::NONE) };
+    let from = ChunkPointer::elements(x.as_ptr().cast_mut().cast());
+    let to = ChunkPointer::elements(out.as_mut_ptr().cast());
+    let op = Op { keep: to, ..Op::new(code, ChunkPointer::NONE, ChunkPointer::NONE) };
     // SAFETY: both places are elementwise with this many f32s, `out` is writable, and the two
     // slices do not overlap.
     unsafe { run(from, &mut [op], x.len().min(out.len()), 1) };

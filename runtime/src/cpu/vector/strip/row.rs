@@ -1,7 +1,7 @@
 //! One row after the other: a chain's operations over the strips of a row.
 
 use super::apply::{Strip, fetch, one, paired};
-use super::code::{Code, Op, Place};
+use super::code::{ChunkPointer, Code, Op};
 use crate::cpu::vector::lanes::Lanes;
 use std::ops::Range;
 use tile_compiler::native::Code as ChainCode;
@@ -18,7 +18,7 @@ const FEWER: usize = 4;
 #[inline(always)]
 pub unsafe fn strips<L: Lanes>(
     proof: L::Proof,
-    mut from: Place,
+    mut from: ChunkPointer,
     ops: &mut [Op],
     length: usize,
     rows: usize,
@@ -117,9 +117,10 @@ const LONE: [Code; 3] =
 pub fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
     let first = ops.iter().position(|op| !matches!(op.code, Code::Fetch | Code::FetchToWrite))?;
     let (op, aggregate) = match ops[first..] {
-        [aggregate] if aggregate.code.identity().is_some() => {
-            (Op::new(Code::Chain(ChainCode::Nothing), Place::NONE, Place::NONE), Some(aggregate))
-        }
+        [aggregate] if aggregate.code.identity().is_some() => (
+            Op::new(Code::Chain(ChainCode::Nothing), ChunkPointer::NONE, ChunkPointer::NONE),
+            Some(aggregate),
+        ),
         [op] => (op, None),
         [op, aggregate] if aggregate.code.identity().is_some() => (op, Some(aggregate)),
         _ => return None,

@@ -4,7 +4,7 @@ use crate::cpu::memory::Register;
 use crate::cpu::vector::emulated::Emulated;
 
 /// [`strips`] with some registers.
-type Strips<P> = unsafe fn(P, Place, &mut [Op], usize, usize);
+type Strips<P> = unsafe fn(P, ChunkPointer, &mut [Op], usize, usize);
 
 /// Computes `a` times a factor for each row, minus a number, with each row's sum and maximum.
 /// Compares [`run`] with plain loops.
@@ -22,28 +22,36 @@ fn rows_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
         let row = MOST_LANES * size_of::<f32>();
         let mut past = Register::zeroed(length * rows * size_of::<f32>());
         let past_or_not = match length.is_multiple_of(MOST_LANES) {
-            true => op(Code::KeepPast, Place::elements(past.start()), Place::NONE),
+            true => op(Code::KeepPast, ChunkPointer::elements(past.start()), ChunkPointer::NONE),
             false => Op {
-                keep: Place::elements(past.start()),
-                ..op(Code::Chain(ChainCode::Nothing), Place::NONE, Place::NONE)
+                keep: ChunkPointer::elements(past.start()),
+                ..op(Code::Chain(ChainCode::Nothing), ChunkPointer::NONE, ChunkPointer::NONE)
             },
         };
         let mut aggregate = |code, number: usize| {
-            let to = Place::rows(place(&mut wholes[number]), size_of::<f32>());
-            op(code, Place::rows(place(&mut registers[number]), 0), to)
+            let to = ChunkPointer::rows(place(&mut wholes[number]), size_of::<f32>());
+            op(code, ChunkPointer::rows(place(&mut registers[number]), 0), to)
         };
         let mut ops = [
-            op(Code::Chain(ChainCode::Mul), Place::rows(place(&mut factors), row), Place::NONE),
+            op(
+                Code::Chain(ChainCode::Mul),
+                ChunkPointer::rows(place(&mut factors), row),
+                ChunkPointer::NONE,
+            ),
             Op {
-                keep: Place::elements(place(&mut out)),
-                ..op(Code::Chain(ChainCode::Sub), Place::rows(place(&mut numbers), 0), Place::NONE)
+                keep: ChunkPointer::elements(place(&mut out)),
+                ..op(
+                    Code::Chain(ChainCode::Sub),
+                    ChunkPointer::rows(place(&mut numbers), 0),
+                    ChunkPointer::NONE,
+                )
             },
             past_or_not,
             aggregate(Code::Sum, 0),
             aggregate(Code::Greatest, 1),
         ];
         // SAFETY: every place has room for this many rows, and nothing overlaps.
-        unsafe { strips(proof, Place::elements(place(&mut a)), &mut ops, length, rows) };
+        unsafe { strips(proof, ChunkPointer::elements(place(&mut a)), &mut ops, length, rows) };
         fence();
         assert_eq!(
             &past.elements::<f32>()[..out.len()],
@@ -75,20 +83,29 @@ fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
             (parts[0], parts[1]) = ([high; MOST_LANES], [low; MOST_LANES]);
         }
         let part = |at: usize| {
-            Place::rows(parts[at].as_ptr().cast_mut().cast(), 2 * size_of::<[f32; MOST_LANES]>())
+            ChunkPointer::rows(
+                parts[at].as_ptr().cast_mut().cast(),
+                2 * size_of::<[f32; MOST_LANES]>(),
+            )
         };
         for code in [Code::DivEvenly, Code::Chain(ChainCode::Nothing)] {
             for aggregate in [None, Some(Code::Sum), Some(Code::Greatest), Some(Code::Least)] {
                 let (mut out, mut wholes) = (vec![0f32; length * rows], vec![0f32; rows]);
-                let keep = Place::elements(out.as_mut_ptr().cast());
+                let keep = ChunkPointer::elements(out.as_mut_ptr().cast());
                 let mut ops = vec![Op { keep, ..Op::new(code, part(0), part(1)) }];
-                let whole = Place::rows(wholes.as_mut_ptr().cast(), size_of::<f32>());
-                let sums = Place::rows(registers.as_mut_ptr().cast(), 0);
+                let whole = ChunkPointer::rows(wholes.as_mut_ptr().cast(), size_of::<f32>());
+                let sums = ChunkPointer::rows(registers.as_mut_ptr().cast(), 0);
                 ops.extend(aggregate.map(|code| Op::new(code, sums, whole)));
                 assert!(lone(&ops).is_some());
                 // SAFETY: every place has room for this many rows, and nothing overlaps.
                 unsafe {
-                    strips(proof, Place::elements(x.as_mut_ptr().cast()), &mut ops, length, rows)
+                    strips(
+                        proof,
+                        ChunkPointer::elements(x.as_mut_ptr().cast()),
+                        &mut ops,
+                        length,
+                        rows,
+                    )
                 };
                 for (row, (out, x)) in out.chunks(length).zip(x.chunks(length)).enumerate() {
                     let by = if code == Code::Chain(ChainCode::Nothing) {
