@@ -97,8 +97,8 @@ fn place_in(model: &Function, path: &str) -> Span {
 impl Network {
     /// Returns the path that a weight of an optimizer, a metric or a loss has in the steps of
     /// `model`, which is trained in turn with others: `train.Generate.optimizer.…`,
-    /// `loss.Generate[0].…`. [`Network::FAILED`] is shared, so that a failed step stops the steps of
-    /// all models.
+    /// `loss.Generate[0].…`. [`Network::FAILED`] is shared, so that a failed step stops the steps
+    /// of all models.
     pub fn in_turn(model: &str, path: &str) -> String {
         let first = path.find(['.', '[']).unwrap_or(path.len());
         match path == Network::FAILED {
