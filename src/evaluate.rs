@@ -43,7 +43,7 @@ pub struct Evaluate {
 }
 
 pub fn evaluate(arguments: &Evaluate, terminal: &Terminal) -> Result<(), Failure> {
-    let (source, sizes) = Source::load_trained(&arguments.file, &arguments.sizes, terminal)?;
+    let (source, sizes) = Source::load_in_turn(&arguments.file, &arguments.sizes, terminal)?;
     if source.model.is_onnx() {
         let what = "is an ONNX file, which has no loss and no metrics: `tilec import` makes a program of it";
         return Err(Failure::input(format!("{} {what}", arguments.file.display())));

@@ -52,6 +52,21 @@ impl<'t> Source<'t> {
         Ok((source, sizes))
     }
 
+    /// Does the same for commands that train or evaluate all models with a `train` block if none is
+    /// named. If there are several, the options have no entry.
+    pub fn load_in_turn(
+        path: &Path,
+        sizes: &Sizes,
+        terminal: &'t Terminal,
+    ) -> Result<(Source<'t>, Sizes), Failure> {
+        let source = Source::open(path, terminal)?;
+        if sizes.entry.is_none() && source.model.program().trained_in_turn().len() > 1 {
+            terminal.warn(source.model.sources(), source.model.warnings());
+            return Ok((source, sizes.clone()));
+        }
+        Source::load_trained(path, sizes, terminal)
+    }
+
     /// Reads and checks a file and its imports. Prints no warnings.
     pub fn open(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {

@@ -85,7 +85,7 @@ pub struct Train {
 }
 
 pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
-    let (source, sizes) = Source::load_trained(&arguments.file, &arguments.sizes, terminal)?;
+    let (source, sizes) = Source::load_in_turn(&arguments.file, &arguments.sizes, terminal)?;
     if source.model.is_onnx() {
         return Err(Failure::input(format!(
             "{} is an ONNX file, which cannot be trained: `tilec import` makes a program of it",
@@ -423,8 +423,8 @@ fn class_number(class: &str, names: &[String]) -> Result<i64, Error> {
     })
 }
 
-/// Notes the entries of `--weights` that no weight takes, and the weights that are initialised,
-/// which are known when the first step is compiled.
+/// Notes what is known when the first steps are compiled: what models trained in turn share, the
+/// entries of `--weights` that no weight takes, and the weights that are initialised.
 struct LoadNote<'a> {
     terminal: &'a Terminal,
     told: bool,
@@ -433,7 +433,17 @@ struct LoadNote<'a> {
 impl Callback for LoadNote<'_> {
     fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
         if !std::mem::replace(&mut self.told, true) {
-            let report = state.trainer().load_report();
+            let trainer = state.trainer();
+            let in_turn = trainer.in_turn();
+            if !in_turn.is_empty() {
+                let shared = trainer.shared();
+                let shared: Vec<&str> = shared.iter().map(String::as_str).collect();
+                let shared =
+                    if shared.is_empty() { "no weights".to_owned() } else { listed(&shared) };
+                let names = in_turn.join(", ");
+                self.terminal.note(&format!("trained in turn: {names}, which share {shared}"));
+            }
+            let report = trainer.load_report();
             self.terminal.note_unused(report);
             self.terminal.note_initialised(&report.missing);
         }

@@ -8,6 +8,7 @@ mod evaluate;
 mod examples;
 mod files;
 mod folders;
+mod in_turn;
 mod mistakes;
 mod onnx;
 mod pictures;

@@ -1,10 +1,11 @@
 //! Weights in training against Keras and PyTorch: constraints, parametrizations, losses with
-//! weights, nested optimizers, and layers that adapt to the data. golden/trained/make.py made the
-//! values.
+//! weights, nested optimizers, models trained in turn, and layers that adapt to the data.
+//! golden/trained/make.py made the values.
 
 mod adapted;
 #[path = "../common/mod.rs"]
 mod common;
+mod in_turn;
 mod optimizers;
 
 use std::path::PathBuf;

@@ -71,7 +71,7 @@ pub enum FunctionKind {
 }
 
 /// The settings of a `train` block.
-pub const SETTINGS: [&str; 13] = [
+pub const SETTINGS: [&str; 15] = [
     "loss",
     "optimizer",
     "metrics",
@@ -81,6 +81,8 @@ pub const SETTINGS: [&str; 13] = [
     "seed",
     "shuffle",
     "frozen",
+    "trained",
+    "steps",
     "loss_weights",
     "targets",
     "gradients",

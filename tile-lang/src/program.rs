@@ -119,6 +119,16 @@ impl Program {
         self.written_functions().iter().find(is_of_model)
     }
 
+    /// Returns the main file's models with a `train` block, in the order of their blocks. They are
+    /// trained in turn.
+    pub fn trained_in_turn(&self) -> Vec<&Function> {
+        let models = self.functions().iter().filter(|model| model.kind == FunctionKind::Model);
+        let block = |model| Some((self.training(model)?.span.start, model));
+        let mut models: Vec<(u32, &Function)> = models.filter_map(block).collect();
+        models.sort_by_key(|(start, _)| *start);
+        models.into_iter().map(|(_, model)| model).collect()
+    }
+
     /// Returns the model to train. A given name is looked up as by [`Program::entry`]. Without a
     /// name, the result is the main file's last model with a `train` block, if it has one.
     pub fn trained(&self, name: Option<&str>) -> Result<&Function, Diagnostic> {

@@ -33,6 +33,8 @@ pub(super) struct Evaluator<'p, T: Target> {
     pub updates: bool,
     /// The paths of frozen layers and weights.
     pub frozen: Rc<[String]>,
+    /// The paths of the layers and weights that training changes: all by default.
+    pub trained: Rc<[String]>,
     /// Whether regularizers and `with_loss` add to the penalty.
     pub penalises: bool,
     /// The entry and the layers that are being applied, outermost first.
@@ -86,6 +88,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             training,
             updates: training,
             frozen: Rc::default(),
+            trained: Rc::from(["*".to_owned()]),
             penalises: training,
             frames: vec![Frame::default()],
             drawn: HashMap::new(),
@@ -113,6 +116,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
             depth: self.depth,
             updates: self.updates,
             frozen: self.frozen.clone(),
+            trained: self.trained.clone(),
             penalises: self.penalises,
             frames: std::mem::take(&mut self.frames),
             drawn: std::mem::take(&mut self.drawn),
@@ -126,6 +130,11 @@ impl<'p, T: Target> Evaluator<'p, T> {
     /// Returns whether the layer that is being applied is frozen.
     pub fn is_frozen(&self) -> bool {
         self.frames.last().is_some_and(|frame| is_part_of(&frame.path, &self.frozen))
+    }
+
+    /// Returns whether training leaves the weight at `path` as it is.
+    pub fn stays(&self, path: &str) -> bool {
+        is_part_of(path, &self.frozen) || !is_part_of(path, &self.trained)
     }
 
     pub fn expression(

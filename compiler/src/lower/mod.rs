@@ -13,7 +13,7 @@
 //! - `scan`: run-time loops;
 //! - `train`: training steps; `augment`, `loss`, `metrics`, `optimizer`: the settings of a `train`
 //!   block; `descent`: what an optimizer knows; `guard`: protection of the weights from a failed
-//!   step;
+//!   step; `turns`: models trained in turn;
 //! - `expression`: operators and elementwise functions, the same for whole tensors and inside
 //!   contractions;
 //! - `constant`: compile-time arithmetic;
@@ -64,6 +64,7 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 mod train;
+mod turns;
 mod value;
 mod weights;
 
@@ -72,6 +73,7 @@ pub use calls::{Calls, Passed};
 pub use network::{Expected, InputRange, Layer, Network, Role, Weight, WeightKind};
 pub use target::Lowered;
 pub use train::{Settings, Targets, settings, train};
+pub use turns::{check_shared, settings_in_turn};
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -28,10 +28,10 @@ impl<'p> Step<'p, '_> {
                 .help(help));
         };
         let weights: Vec<Weight> = self.evaluator.target.network.weights[..of_model].to_vec();
-        let frozen = self.evaluator.frozen.clone();
-        self.check_frozen(&weights, &frozen)?;
+        self.check_paths("frozen", &self.evaluator.frozen, &weights)?;
+        self.check_paths("trained", &self.evaluator.trained, &weights)?;
         let is_trained = |weight: &&Weight| {
-            weight.kind == WeightKind::Param && !is_part_of(&weight.path, &frozen)
+            weight.kind == WeightKind::Param && !self.evaluator.stays(&weight.path)
         };
         let trained: Vec<&Weight> = weights.iter().filter(is_trained).collect();
         // If a layer has replaced a weight in this step, the replacement is trained: a normalised
@@ -92,23 +92,23 @@ impl<'p> Step<'p, '_> {
         Ok(())
     }
 
-    /// Checks that each path or pattern of `frozen` is that of a layer or weight.
-    fn check_frozen(&self, weights: &[Weight], frozen: &[String]) -> Lowered<()> {
+    /// Checks that each path or pattern of a setting is that of a layer or weight.
+    fn check_paths(&self, setting: &str, paths: &[String], weights: &[Weight]) -> Lowered<()> {
         let is_there = |path| {
             weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path)))
         };
-        match frozen.iter().find(|path| !is_there(path)) {
-            Some(unknown) => Err(self.nothing_to_freeze(unknown, weights)),
+        // All weights are trained by default, of which there may be none.
+        match paths.iter().find(|path| *path != "*" && !is_there(path)) {
+            Some(unknown) => Err(self.no_such_part(setting, unknown, weights)),
             None => Ok(()),
         }
     }
 
-    /// Returns the error for a frozen path that no weight has.
-    fn nothing_to_freeze(&self, unknown: &str, weights: &[Weight]) -> Diagnostic {
-        let error = self.wrong(
-            "frozen",
-            format!("cannot freeze `{unknown}`: there is no such layer or weight"),
-        );
+    /// Returns the error for a path of a setting that no weight has.
+    fn no_such_part(&self, setting: &str, unknown: &str, weights: &[Weight]) -> Diagnostic {
+        let verb = if setting == "frozen" { "freeze" } else { "train" };
+        let message = format!("cannot {verb} `{unknown}`: there is no such layer or weight");
+        let error = self.wrong(setting, message);
         let mut paths: Vec<&str> = Vec::new();
         for Weight { path, .. } in weights {
             let ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);

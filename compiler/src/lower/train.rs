@@ -43,11 +43,13 @@ pub struct Settings {
     pub seed: u64,
     /// Whether the samples are shuffled anew in each epoch.
     pub shuffle: bool,
+    /// The number of steps on each batch.
+    pub steps: u64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { batch_size: 32, epochs: 1, seed: 0, shuffle: true }
+        Settings { batch_size: 32, epochs: 1, seed: 0, shuffle: true, steps: 1 }
     }
 }
 
@@ -63,6 +65,8 @@ pub struct Targets {
     pub weights: Option<Vec<usize>>,
     /// The paths of frozen layers and weights, in addition to those that the block names.
     pub frozen: Vec<String>,
+    /// The number of samples, for a step without inputs and targets.
+    pub samples: Option<usize>,
 }
 
 /// Returns the settings in the `train` block of `entry`, or `None` if it has none.
@@ -72,39 +76,69 @@ pub fn settings(
 ) -> Result<Option<Settings>, Vec<Diagnostic>> {
     let function = program.entry(entry).map_err(|error| vec![error])?;
     let Some(block) = program.training(function) else { return Ok(None) };
-    let mut evaluator =
-        Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
-    let scope = read(&mut evaluator, function, block).map_err(|error| vec![error.user_first()])?;
-    let mut settings = Settings::default();
-    let number = |name: &str, least: i64| match scope.names.get(name) {
-        None => Ok(None),
-        Some(Value::Constant(Constant::Int(value))) if *value >= least => {
-            Ok(Some(value.unsigned_abs()))
-        }
-        Some(value) => {
-            let found = if let Value::Symbol(text) = value {
-                format!("the text `{text}`")
-            } else {
-                value.to_string()
-            };
-            let message =
-                format!("`{name}` must be a whole number of at least {least}, and is {found}");
-            Err(vec![Diagnostic::error("E0240", place_of(block, name), message)])
-        }
-    };
-    let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    settings.batch_size = number("batch_size", 1)?.map_or(settings.batch_size, size);
-    settings.epochs = number("epochs", 0)?.map_or(settings.epochs, size);
-    settings.seed = number("seed", 0)?.unwrap_or(settings.seed);
-    match scope.names.get("shuffle") {
-        None => {}
-        Some(Value::Constant(constant)) => settings.shuffle = constant.is_true(),
-        Some(value) => {
-            let message = format!("`shuffle` is true or false, and this is {value}");
-            return Err(vec![Diagnostic::error("E0240", place_of(block, "shuffle"), message)]);
+    Ok(Some(Settings::of(&given(program, function, block)?)))
+}
+
+/// The values of those settings of a `train` block that are numbers. `shuffle` is 0 or 1.
+pub(super) type Given = BTreeMap<&'static str, u64>;
+
+impl Settings {
+    /// Returns the settings with these values, and the defaults for all others.
+    pub(super) fn of(given: &Given) -> Settings {
+        let size = |name| Some(usize::try_from(*given.get(name)?).unwrap_or(usize::MAX));
+        let default = Settings::default();
+        Settings {
+            batch_size: size("batch_size").unwrap_or(default.batch_size),
+            epochs: size("epochs").unwrap_or(default.epochs),
+            seed: given.get("seed").copied().unwrap_or(default.seed),
+            shuffle: given.get("shuffle").map_or(default.shuffle, |value| *value != 0),
+            steps: given.get("steps").copied().unwrap_or(default.steps),
         }
     }
-    Ok(Some(settings))
+}
+
+/// Returns the numbers that the `train` block of `model` sets.
+pub(super) fn given(
+    program: &Program,
+    model: &Function,
+    block: &Function,
+) -> Result<Given, Vec<Diagnostic>> {
+    let mut evaluator =
+        Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
+    let scope = read(&mut evaluator, model, block).map_err(|error| vec![error.user_first()])?;
+    let mut given = Given::new();
+    let wrong = |name, message| vec![Diagnostic::error("E0240", place_of(block, name), message)];
+    for (name, least) in [("batch_size", 1), ("epochs", 0), ("seed", 0), ("steps", 1)] {
+        match scope.names.get(name) {
+            None => {}
+            Some(Value::Constant(Constant::Int(value))) if *value >= least => {
+                given.insert(name, value.unsigned_abs());
+            }
+            Some(value) => {
+                let found = if let Value::Symbol(text) = value {
+                    format!("the text `{text}`")
+                } else {
+                    value.to_string()
+                };
+                let message =
+                    format!("`{name}` must be a whole number of at least {least}, and is {found}");
+                return Err(wrong(name, message));
+            }
+        }
+    }
+    match scope.names.get("shuffle") {
+        None => {}
+        Some(Value::Constant(constant)) => {
+            given.insert("shuffle", u64::from(constant.is_true()));
+        }
+        Some(value) => {
+            return Err(wrong(
+                "shuffle",
+                format!("`shuffle` is true or false, and this is {value}"),
+            ));
+        }
+    }
+    Ok(given)
 }
 
 /// Returns the location of a setting's value, or of the block's name if no statement of the block
@@ -152,7 +186,11 @@ pub fn train(
             bindings.training,
         );
         evaluator.penalises = true;
-        evaluator.frozen = frozen(program, function, block, targets)?.into();
+        let frozen = paths(program, function, block, "frozen")?.unwrap_or_default();
+        evaluator.frozen = [frozen, targets.frozen.clone()].concat().into();
+        if let Some(trained) = paths(program, function, block, "trained")? {
+            evaluator.trained = trained.into();
+        }
         let scope = read(&mut evaluator, function, block)?;
         let mut inputs = entry_inputs(&mut evaluator, function, types)?;
         let mut step = Step { scope, evaluator, function, block, bindings, targets, samples: 1 };
@@ -165,31 +203,31 @@ pub fn train(
     step().map_err(|error: Diagnostic| vec![error.user_first()])
 }
 
-/// Returns the paths of frozen layers and weights.
-fn frozen(
+/// Returns the paths that a setting of the block lists, or `None` if it does not set them.
+fn paths(
     program: &Program,
     function: &Function,
     block: &Function,
-    targets: &Targets,
-) -> Lowered<Vec<String>> {
+    setting: &str,
+) -> Lowered<Option<Vec<String>>> {
     let mut evaluator =
         Evaluator::new(program, Tensors::new("settings", &Budget::new(Limits::default())), true);
     let scope = read(&mut evaluator, function, block)?;
-    let named = match scope.names.get("frozen") {
-        None => &[][..],
+    let named = match scope.names.get(setting) {
+        None => return Ok(None),
         Some(Value::List(items)) => items,
         Some(value) => std::slice::from_ref(value),
     };
     let path = |value: &Value<NodeId>| match value {
         Value::Symbol(path) => Ok(path.to_string()),
         value => {
-            let message =
-                format!("`frozen` is a list of paths, as `\"encoder.dense\"`, and this is {value}");
-            Err(Diagnostic::error("E0240", place_of(block, "frozen"), message))
+            let message = format!(
+                "`{setting}` is a list of paths, as `\"encoder.dense\"`, and this is {value}"
+            );
+            Err(Diagnostic::error("E0240", place_of(block, setting), message))
         }
     };
-    let named: Lowered<Vec<String>> = named.iter().map(path).collect();
-    Ok([named?, targets.frozen.clone()].concat())
+    named.iter().map(path).collect::<Lowered<_>>().map(Some)
 }
 
 /// Runs the statements of a `train` block. The names of the model's inputs are symbols in it.
@@ -359,7 +397,8 @@ impl<'p> Step<'p, '_> {
         named.iter().map(number).collect()
     }
 
-    /// Returns the number of samples: the first axis of the first target, else of the first input.
+    /// Returns the number of samples: the first axis of the first target, else of the first input,
+    /// else what the caller says.
     fn samples(&self, inputs: &[Option<Value<'p, NodeId>>], wanted: &[(usize, NodeId)]) -> usize {
         let input = |value: &Option<Value<NodeId>>| match value {
             Some(Value::Element(node)) => Some(*node),
@@ -367,7 +406,8 @@ impl<'p> Step<'p, '_> {
         };
         let first =
             wanted.first().map(|(_, target)| *target).or_else(|| inputs.iter().find_map(input));
-        first.and_then(|node| self.evaluator.target.graph.shape(node).first().copied()).unwrap_or(1)
+        let first = first.and_then(|node| self.evaluator.target.graph.shape(node).first().copied());
+        first.or(self.targets.samples).unwrap_or(1)
     }
 
     /// Returns the instance that a value of the block stands for, which must suit this kind. A

@@ -7,7 +7,7 @@ use tile_lang::span::Span;
 
 use super::call::Argument;
 use super::constant::Constant;
-use super::expression::{Evaluator, Lowered, Target, is_part_of};
+use super::expression::{Evaluator, Lowered, Target};
 use super::frame::Frame;
 use super::network::{InputRange, Layer, Network, Role, Weight, WeightKind};
 use super::scope::Scope;
@@ -109,7 +109,7 @@ fn renewed<'p>(
             let made = made_of(evaluator, callable, value, name)?;
             value = evaluator.typed(Value::Element(made), dtype, name.span)?;
         }
-        if evaluator.training && !evaluator.is_frozen() && !is_part_of(path, &evaluator.frozen) {
+        if evaluator.training && !evaluator.is_frozen() && !evaluator.stays(path) {
             set_next(evaluator, name, path, Value::Element(value))?;
         }
         if !evaluator.target.is_in_scan() {
@@ -217,8 +217,8 @@ fn make<'p>(
         role,
         node,
     });
-    // As in Keras, the regularizer of a frozen weight adds nothing to the loss.
-    let penalises = evaluator.penalises && !is_part_of(&path, &evaluator.frozen);
+    // As in Keras, the regularizer of a weight that is not trained adds nothing to the loss.
+    let penalises = evaluator.penalises && !evaluator.stays(&path);
     if let (true, Some(regularizer)) = (penalises, &weight.regularizer)
         && let Some(callable) = clause(evaluator, scope, regularizer)?
     {

@@ -1,26 +1,16 @@
 //! [`TrainerBuilder`]: the model, device and settings that a [`Trainer`] is made from.
 
 use tile_compiler::dtype::Scalar;
-use tile_compiler::lower::{Bindings, Setting, settings};
+use tile_compiler::lower::{Bindings, Setting, Settings, settings, settings_in_turn};
 use tile_lang::Limits;
+use tile_lang::ast::{DimKind, Function};
 
+use super::program::Program;
 use super::steps::Steps;
 use super::trainer::Trainer;
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
-
-/// The model to train, and its device.
-pub(super) struct Program {
-    pub model: Model,
-    pub device: Device,
-    pub entry: Option<String>,
-    pub bindings: Bindings,
-    pub frozen: Vec<String>,
-    /// The names of the model's inputs without a default or binding, and of its outputs.
-    pub inputs: Vec<String>,
-    pub outputs: Vec<String>,
-}
 
 /// A builder of a [`Trainer`].
 #[derive(Clone)]
@@ -44,13 +34,15 @@ impl TrainerBuilder {
         TrainerBuilder { model, device, entry, bindings, frozen: Vec::new(), bytes: None }
     }
 
-    /// Selects the model to train. The default is the last one with a `train` block.
+    /// Selects the model to train. By default all models with a `train` block are trained, in turn:
+    /// see [`Trainer::fit`].
     pub fn entry(mut self, name: impl Into<String>) -> Self {
         self.entry = Some(name.into());
         self
     }
 
-    /// Sets a hyper-parameter of the model.
+    /// Sets a hyper-parameter of the model. Of models trained in turn, those take it that have it;
+    /// so it is with sizes and inputs.
     pub fn set(mut self, name: impl Into<String>, value: Setting) -> Self {
         self.bindings.parameters.insert(name.into(), value);
         self
@@ -85,24 +77,59 @@ impl TrainerBuilder {
 
     /// # Errors
     /// [`Error::Program`] if there is no such model, or if the settings of its `train` block are
-    /// wrong.
+    /// wrong, or differ between models that are trained in turn.
     pub fn build(self) -> Result<Trainer, Error> {
         let TrainerBuilder { model, device, entry, bindings, frozen, bytes } = self;
         let faulty = |diagnostics| Error::Program { sources: model.sources().clone(), diagnostics };
-        let function =
-            model.program().trained(entry.as_deref()).map_err(|error| faulty(vec![error]))?;
-        let entry = entry.or_else(|| Some(function.name.as_ref()?.name.clone()));
-        let is_open = |name: &str| !bindings.inputs.contains_key(name);
-        let inputs = function
-            .inputs
-            .iter()
-            .filter(|input| input.default.is_none() && is_open(&input.name.name));
-        let inputs = inputs.map(|input| input.name.name.clone()).collect();
-        let outputs = function.outputs.iter().map(|output| output.name.clone()).collect();
-        let settings = settings(model.program(), entry.as_deref()).map_err(faulty)?;
-        let program = Program { model, device, entry, bindings, frozen, inputs, outputs };
-        Ok(Trainer::new(program, settings, Steps::within(bytes)))
+        let checked = model.program();
+        let in_turn = checked.trained_in_turn();
+        let functions = match (&entry, in_turn.len()) {
+            (None, 2..) => in_turn.clone(),
+            _ => vec![checked.trained(entry.as_deref()).map_err(|error| faulty(vec![error]))?],
+        };
+        let settings: Vec<Option<Settings>> = match &functions[..] {
+            [function] => {
+                let name = entry.as_deref().or_else(|| Some(function.name.as_ref()?.name.as_str()));
+                vec![settings(checked, name).map_err(faulty)?]
+            }
+            models => {
+                let all = settings_in_turn(checked, models).map_err(faulty)?;
+                all.into_iter().map(Some).collect()
+            }
+        };
+        let mut programs = Vec::with_capacity(functions.len());
+        for (function, settings) in functions.iter().zip(&settings) {
+            let bindings = of_model(&bindings, function, &functions);
+            let mut program = Program::new(&model, &device, function, bindings, frozen.clone());
+            if in_turn.len() > 1 && in_turn.contains(function) {
+                program.take_turns(&in_turn);
+            }
+            program.steps = settings.as_ref().map_or(1, |settings| settings.steps);
+            programs.push(program);
+        }
+        let settings = settings.into_iter().next().flatten();
+        Ok(Trainer::new(programs, settings, Steps::within(bytes)))
     }
+}
+
+/// Returns the bindings without those that `function` does not have, but another one of `all` has.
+fn of_model(bindings: &Bindings, function: &Function, all: &[&Function]) -> Bindings {
+    fn parameters(function: &Function) -> impl Iterator<Item = &String> {
+        function.parameters.iter().flatten().map(|parameter| &parameter.name.name)
+    }
+    fn inputs(function: &Function) -> impl Iterator<Item = &String> {
+        function.inputs.iter().map(|input| &input.name.name)
+    }
+    fn sizes(function: &Function) -> impl Iterator<Item = &String> {
+        let dims = function.inputs.iter().flat_map(|input| input.dims.iter().flatten());
+        dims.filter_map(|dim| if let DimKind::Name(name) = &dim.kind { Some(name) } else { None })
+    }
+    let mut own = bindings.clone();
+    let any = |has: &dyn Fn(&Function) -> bool| has(function) || !all.iter().any(|one| has(one));
+    own.parameters.retain(|name, _| any(&|one| parameters(one).any(|known| known == name)));
+    own.inputs.retain(|name, _| any(&|one| inputs(one).any(|known| known == name)));
+    own.sizes.retain(|name, _| any(&|one| sizes(one).any(|known| known == name)));
+    own
 }
 
 impl Model {

@@ -11,7 +11,7 @@ use tile_compiler::lower::{Expected, InputRange, Network};
 use tile_compiler::tensor::Tensor;
 
 use super::dataset::{Column, ColumnRole, Dataset};
-use super::steps::Steps;
+use super::program::names;
 use super::trainer::Trainer;
 use crate::error::Error;
 
@@ -93,7 +93,7 @@ impl Trainer {
         let columns = data.columns();
         let is_input = |column: &&Column| column.role == ColumnRole::Input;
         let inputs: Vec<Column> = columns.iter().filter(is_input).cloned().collect();
-        let mut names = Steps::names(&self.program, &inputs)?.into_iter();
+        let mut names = names(&self.programs, &inputs)?.into_iter();
         let name = |column: &Column| match column.role {
             ColumnRole::Input => names.next().flatten(),
             ColumnRole::Target | ColumnRole::Weight => None,

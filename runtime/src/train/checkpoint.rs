@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::lower::Role;
+use tile_compiler::lower::{Role, Weight};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::description::{DATA, DataDescription};
@@ -62,9 +62,8 @@ impl Trainer {
         self.wait()?;
         let mut tensors: Vec<(String, Tensor)> = Vec::new();
         // Within an epoch, the counts of the metrics are saved, too.
-        for weight in
-            self.steps.weights.iter().filter(|weight| weight.role != Role::Metric || self.seen > 0)
-        {
+        let is_saved = |weight: &&&Weight| weight.role != Role::Metric || self.seen > 0;
+        for weight in self.steps.weights().iter().filter(is_saved) {
             tensors
                 .extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
         }

@@ -1,4 +1,4 @@
-//! Evaluation and prediction by a [`Trainer`].
+//! The results of training and evaluation, and predictions.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,46 @@ use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::checked::Checked;
 use super::dataset::{Column, Dataset, numbers};
+use super::program::names;
 use super::reading::Reading;
-use super::steps::{Mode, Steps};
+use super::steps::Mode;
 use super::trainer::{AHEAD, Trainer};
 use crate::error::Error;
 use crate::session::Outputs;
 
+/// The loss and the metrics, by name.
+type Results = Vec<(String, Reading)>;
+
 impl Trainer {
+    /// Returns the loss and the metrics of the epoch so far. Waits for the device.
+    pub(super) fn results(&mut self) -> Result<Results, Error> {
+        self.wait()?;
+        let mut all = Vec::new();
+        for program in 0..self.programs.len() {
+            if let Some(step) = self.steps.recall(&self.programs, program, self.seed)? {
+                let results = step.results()?;
+                all.extend(self.named(program, results));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Gives the results of a program their names. Those of models trained in turn begin with the
+    /// model's name, as in `Generate.loss`.
+    fn named(&self, program: usize, mut results: Results) -> Results {
+        if let Some(model) = self.in_turn().get(program) {
+            for (name, _) in &mut results {
+                *name = format!("{model}.{name}");
+            }
+        }
+        results
+    }
+
     /// Returns the loss and the metrics over the data, by name.
     ///
     /// # Errors
     /// The errors of [`Trainer::fit`].
-    pub fn evaluate(
-        &mut self,
-        data: &dyn Dataset,
-        batch_size: usize,
-    ) -> Result<Vec<(String, Reading)>, Error> {
+    pub fn evaluate(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Results, Error> {
         self.wait()?;
         if data.is_empty() {
             return Ok(Vec::new());
@@ -41,7 +65,11 @@ impl Trainer {
         columns: &[Column],
         samples: usize,
     ) -> Result<Vec<InputRange>, Error> {
-        Ok(self.steps.get(&self.program, mode, columns, samples, self.seed)?.ranges.clone())
+        let mut all = Vec::new();
+        for program in 0..self.programs.len() {
+            all.extend_from_slice(&self.step(program, mode.clone(), columns, samples)?.ranges);
+        }
+        Ok(all)
     }
 
     /// Checks labels and token ids: those in memory now, the others in each batch. `place` follows
@@ -52,7 +80,7 @@ impl Trainer {
         ranges: &[InputRange],
         place: &str,
     ) -> Result<Checked<'a>, Error> {
-        Checked::new(data, &Steps::names(&self.program, &data.columns())?, ranges, place)
+        Checked::new(data, &names(&self.programs, &data.columns())?, ranges, place)
     }
 
     /// Evaluates until `stops` returns true, which is asked after each batch. `None` if stopped.
@@ -61,39 +89,46 @@ impl Trainer {
         data: &dyn Dataset,
         batch_size: usize,
         stops: &dyn Fn() -> bool,
-    ) -> Result<Option<Vec<(String, Reading)>>, Error> {
+    ) -> Result<Option<Results>, Error> {
         self.wait()?;
         let data = &self.typed(data, batch_size);
         let columns = data.columns();
         let samples = numbers(data.len())?;
-        let mut running = VecDeque::new();
-        for (number, part) in samples.chunks(batch_size.max(1)).enumerate() {
-            let batch = data.batch(part)?;
-            if number == 0 {
-                // The step receives the metrics' counts when it becomes active.
-                self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
-                self.steps.reset_metrics()?;
-            }
-            let step =
-                self.steps.get(&self.program, Mode::Evaluate, &columns, part.len(), self.seed)?;
-            step.set(&batch)?;
-            step.session.seed(self.seed, number as u32)?;
-            running.push_back(step.session.step(&[])?);
-            if running.len() > AHEAD {
-                running
-                    .pop_front()
-                    .map_or(Ok(Vec::new()), |step| pollster::block_on(step.take()))?;
-            }
-            if stops() {
-                return Ok(None);
-            }
+        let mut results = Vec::new();
+        if samples.is_empty() {
+            return Ok(Some(results));
         }
-        let step = self.steps.last().filter(|_| !samples.is_empty());
-        step.map_or_else(|| Ok(Vec::new()), |step| step.results()).map(Some)
+        for program in 0..self.programs.len() {
+            let mut running = VecDeque::new();
+            for (number, part) in samples.chunks(batch_size.max(1)).enumerate() {
+                let batch = data.batch(part)?;
+                if number == 0 {
+                    // The step receives the metrics' counts when it becomes active.
+                    self.step(program, Mode::Evaluate, &columns, part.len())?;
+                    self.steps.reset_metrics()?;
+                }
+                let seed = self.seed;
+                let step = self.step(program, Mode::Evaluate, &columns, part.len())?;
+                step.set(&batch)?;
+                step.session.seed(seed, number as u32)?;
+                running.push_back(step.session.step(&[])?);
+                if running.len() > AHEAD {
+                    running
+                        .pop_front()
+                        .map_or(Ok(Vec::new()), |step| pollster::block_on(step.take()))?;
+                }
+                if stops() {
+                    return Ok(None);
+                }
+            }
+            let found = self.steps.last().map_or_else(|| Ok(Vec::new()), |step| step.results())?;
+            results.extend(self.named(program, found));
+        }
+        Ok(Some(results))
     }
 
     /// Returns the model's outputs for the data, with batches joined along the first axis. Ignores
-    /// targets.
+    /// targets. Of several models, the last one predicts.
     ///
     /// # Errors
     /// Those of the device, and [`Error::Data`] if a token id is out of the model's range.
@@ -103,18 +138,19 @@ impl Trainer {
         let columns = data.columns();
         let samples = numbers(data.len())?;
         let first = batch_size.max(1).min(samples.len());
+        let last = self.programs.len().saturating_sub(1);
         let ranges = match first {
             0 => Vec::new(),
-            _ => self.ranges(Mode::Predict, &columns, first)?,
+            _ => self.step(last, Mode::Predict, &columns, first)?.ranges.clone(),
         };
         let data = self.checked_inputs(data, &ranges)?;
         let mut found: Vec<(String, TensorType, Vec<u8>)> = Vec::new();
         for part in samples.chunks(batch_size.max(1)) {
             let batch = data.batch(part)?;
-            let step =
-                self.steps.get(&self.program, Mode::Predict, &columns, part.len(), self.seed)?;
+            let seed = self.seed;
+            let step = self.step(last, Mode::Predict, &columns, part.len())?;
             step.set(&batch)?;
-            step.session.seed(self.seed, 0)?;
+            step.session.seed(seed, 0)?;
             step.session.execute()?;
             for (number, (name, tensor)) in step.session.read()?.into_iter().enumerate() {
                 let ty = tensor.ty().clone();

@@ -4,6 +4,9 @@
 //! the weights on the device, and runs the steps: [`Trainer::fit`], [`Trainer::evaluate`],
 //! [`Trainer::predict`]. The program's `train` block gives the loss and the optimizer.
 //!
+//! If the program has several `train` blocks, their models are trained in turn: each has its own
+//! steps, and all share the weights of the same path, which stay where they are on the device.
+//!
 //! The device runs asynchronously: the next batch is read and uploaded while a step runs, a step is
 //! one submission, and weights stay on the device. Therefore the loss of a step is checked only
 //! after a few more steps were submitted. If it is not finite, none of these has changed a weight
@@ -26,6 +29,7 @@ mod evaluate;
 mod fit;
 mod log;
 mod order;
+mod program;
 mod reading;
 mod session;
 mod steps;

@@ -50,6 +50,12 @@ impl Session {
         };
         let Origin { model, device, entry, mut bindings, limits } =
             self.origin.clone().ok_or_else(missing)?;
+        // A trainer without an entry would train all models of a file in turn.
+        let program = model.program();
+        let entry = match program.trained_in_turn().len() {
+            0 | 1 => entry,
+            _ => entry.or_else(|| Some(program.entry(None).ok()?.name.as_ref()?.name.clone())),
+        };
         // A trainer takes the inputs' shapes from the data.
         bindings.inputs.retain(|_, binding| !matches!(binding, Binding::Tensor(_)));
         bindings.sizes.clear();

@@ -1,24 +1,21 @@
-//! Compiled steps, one for each batch size, and the weights that they share.
+//! Compiled steps, one for each model and batch size, and the weights that they share.
 //!
 //! Invariants:
 //!
-//! - At most [`MOST`] steps are kept.
+//! - At most [`MOST`] steps of each model are kept.
 //! - The weights are on the device, in the active step, which is the last one, or in the store. The
 //!   host has only the values that the next step with such a weight takes.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tile_compiler::dtype::DType;
-use tile_compiler::graph::Graph;
-use tile_compiler::lower::{
-    Binding, InputRange, Network, Role, Targets, Weight, WeightKind, lower, train,
-};
+use tile_compiler::lower::{InputRange, Network, Role, Weight, WeightKind, check_shared};
 use tile_compiler::pipeline::Options;
-use tile_compiler::tensor::{Tensor, TensorType};
+use tile_compiler::tensor::Tensor;
 
-use super::builder::Program;
-use super::dataset::{Column, ColumnRole};
+use super::dataset::Column;
+use super::program::{Program, network};
 use super::reading::Reading;
 use crate::builder;
 use crate::error::Error;
@@ -26,7 +23,7 @@ use crate::session::{Session, first_values};
 use crate::store::Store;
 use crate::weights::{self, Assigned, Entries, LoadOptions, LoadReport, Pair, Recipe};
 
-/// The maximum number of compiled steps.
+/// The maximum number of compiled steps of a model.
 const MOST: usize = 4;
 
 /// The purpose of a step.
@@ -41,10 +38,12 @@ pub enum Mode {
 
 /// The identity of a compiled step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    mode: Mode,
-    columns: Vec<Column>,
-    batch: usize,
+pub struct Key {
+    /// The number of the program among those that are trained in turn.
+    pub program: usize,
+    pub mode: Mode,
+    pub columns: Vec<Column>,
+    pub batch: usize,
 }
 
 /// A step compiled for the device.
@@ -54,6 +53,8 @@ pub struct Step {
     /// The name of the graph's input for each column. `None` for an unused column.
     inputs: Vec<Option<String>>,
     weights: Vec<Weight>,
+    /// The states with the sum of the loss over all samples, and their number.
+    mean: [String; 2],
     /// The numbers that the program expects in inputs.
     pub ranges: Vec<InputRange>,
 }
@@ -68,8 +69,8 @@ pub struct Step {
 pub struct Steps {
     /// The compiled steps, in order of their last use.
     steps: Vec<Step>,
-    /// The weights of training, or of evaluation if nothing was trained.
-    pub weights: Vec<Weight>,
+    /// The weights of training of each program, or of evaluation if it was not trained.
+    known: Vec<Vec<Weight>>,
     /// Values to set, for example from a file.
     given: HashMap<String, Tensor>,
     /// The weights that the active step lacks, or all if no step is active.
@@ -78,8 +79,9 @@ pub struct Steps {
     running: bool,
     /// The initial counts of metrics.
     zeros: HashMap<String, Tensor>,
-    /// The layers that adapt to the data. Filled when a step of training is compiled.
-    pub adapts: Vec<String>,
+    /// The layers that adapt to the data, with the number of the first program that has them.
+    /// Filled when steps of training are compiled.
+    pub adapts: Vec<(usize, String)>,
     /// The values of files, until a compiled step has checked them.
     loaded: Option<Loaded>,
     /// The entries and weights without a counterpart, of the last files.
@@ -125,17 +127,33 @@ impl Steps {
         Steps { store: Store::within(bytes), ..Steps::default() }
     }
 
-    /// Returns the active step for batches of this size, with its weights. Weights without a value
-    /// are initialised from `seed`.
-    pub fn get(
-        &mut self,
-        program: &Program,
-        mode: Mode,
-        columns: &[Column],
-        batch: usize,
-        seed: u64,
-    ) -> Result<&mut Step, Error> {
-        let key = Key { mode, columns: columns.to_vec(), batch };
+    /// Returns the weights of all programs, each once.
+    pub fn weights(&self) -> Vec<&Weight> {
+        let mut paths = HashSet::new();
+        let mut all: Vec<&Weight> = self.known.iter().flatten().collect();
+        all.retain(|weight| paths.insert(weight.path.as_str()));
+        all
+    }
+
+    /// Returns the first names in the paths of the weights that several programs have, sorted.
+    pub fn shared(&self) -> Vec<String> {
+        let mut parts = BTreeSet::new();
+        for (number, weights) in self.known.iter().enumerate() {
+            let before = self.known[..number].iter().flatten();
+            let paths: HashSet<&str> = before.map(|weight| weight.path.as_str()).collect();
+            let of_model = weights.iter().filter(|weight| weight.role == Role::Model);
+            for path in of_model.map(|weight| weight.path.as_str()) {
+                if paths.contains(path) {
+                    parts.insert(path.split(['.', '[']).next().unwrap_or(path).to_owned());
+                }
+            }
+        }
+        parts.into_iter().collect()
+    }
+
+    /// Returns the step for a key, now active and with its weights. Weights without a value are
+    /// initialised from `seed`.
+    pub fn get(&mut self, programs: &[Program], key: Key, seed: u64) -> Result<&mut Step, Error> {
         if !self.running || self.steps.last().is_none_or(|last| last.key != key) {
             if let Some(last) = self.steps.last_mut().filter(|_| std::mem::take(&mut self.running))
             {
@@ -144,16 +162,28 @@ impl Steps {
             let step = match self.steps.iter().position(|step| step.key == key) {
                 Some(at) => self.steps.remove(at),
                 None => {
-                    if self.steps.len() == MOST {
+                    if self.steps.len() == MOST * programs.len() {
                         self.steps.remove(0);
                     }
-                    self.compile(program, key)?
+                    self.compile(programs, key)?
                 }
             };
             self.steps.push(step);
             self.begin(seed)?;
         }
         self.steps.last_mut().ok_or_else(|| Error::internal("there is no step"))
+    }
+
+    /// Returns the last used step of the program `number`, now active. `None` if it has no step.
+    pub fn recall(
+        &mut self,
+        programs: &[Program],
+        number: usize,
+        seed: u64,
+    ) -> Result<Option<&mut Step>, Error> {
+        let last = self.steps.iter().rfind(|step| step.key.program == number);
+        let key = last.map(|step| step.key.clone());
+        key.map(|key| self.get(programs, key, seed)).transpose()
     }
 
     /// Returns the active step.
@@ -197,8 +227,8 @@ impl Steps {
     /// Returns the values of a file loaded before any step was compiled, sorted by the paths of
     /// their weights.
     pub fn waiting(&self) -> Vec<(String, Tensor)> {
-        let loaded =
-            self.loaded.iter().filter(|_| self.weights.is_empty()).flat_map(Loaded::values);
+        let is_known = self.known.iter().any(|weights| !weights.is_empty());
+        let loaded = self.loaded.iter().filter(|_| !is_known).flat_map(Loaded::values);
         let mut values: Vec<_> =
             loaded.map(|(path, value)| (path.clone(), value.clone())).collect();
         values.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -212,8 +242,9 @@ impl Steps {
 
     /// Replaces all weights with the values of files.
     pub fn load(&mut self, loaded: Loaded) -> Result<(), Error> {
-        let weights = std::mem::take(&mut self.weights);
-        *self = Steps { weights: weights.clone(), ..Steps::within(self.store.limit) };
+        let known = std::mem::take(&mut self.known);
+        *self = Steps { known, ..Steps::within(self.store.limit) };
+        let weights: Vec<Weight> = self.weights().into_iter().cloned().collect();
         let is_plain = loaded.files.iter().all(|file| loaded.is_plain(file));
         self.loaded = Some(loaded);
         // Files with other names are checked now if the weights are known, so that saving before
@@ -232,7 +263,10 @@ impl Steps {
         let names =
             files.iter().flat_map(|file| &file.entries.tensors).map(|(name, _)| name.clone());
         let names: HashSet<String> = names.collect();
-        let counted = names.contains(Network::LOSS_SUM);
+        // A file of a run that stopped between epochs has no counts.
+        let is_counted =
+            |weight: &Weight| weight.role == Role::Metric && names.contains(&weight.path);
+        let counted = weights.iter().any(is_counted);
         // The loss may be new in training, with weights that the file lacks.
         let wanted = |weight: &&Weight| match weight.role {
             Role::Model => true,
@@ -267,91 +301,10 @@ impl Steps {
         Ok(())
     }
 
-    /// Returns the name of the input or output for each column. `None` for sample weights.
-    pub fn names(program: &Program, columns: &[Column]) -> Result<Vec<Option<String>>, Error> {
-        let (mut inputs, mut outputs) = (program.inputs.iter(), program.outputs.iter());
-        let name = |Column { role, name, .. }: &Column| {
-            let (names, what) = match role {
-                ColumnRole::Input => (&mut inputs, "inputs"),
-                ColumnRole::Target => (&mut outputs, "targets"),
-                ColumnRole::Weight => return Ok(None),
-            };
-            let missing = || Error::data(format!("the data have more {what} than the model"));
-            name.clone().map_or_else(|| names.next().cloned().ok_or_else(missing), Ok).map(Some)
-        };
-        columns.iter().map(name).collect()
-    }
-
-    /// Returns the network of a step, and the name of its input for each column. `None` for an
-    /// unused column.
-    fn network(program: &Program, key: &Key) -> Result<(Network, Vec<Option<String>>), Error> {
-        let Key { mode, columns, batch } = key;
-        let mut bindings = program.bindings.clone();
-        bindings.training = *mode == Mode::Train;
-        if let Mode::Adapt(path) = mode {
-            bindings.adapting = Some(path.clone());
-        }
-        let predicts = matches!(mode, Mode::Predict | Mode::Adapt(_));
-        let used = columns.iter().filter(|column| !predicts || column.role == ColumnRole::Input);
-        let used: Vec<Column> = used.cloned().collect();
-        let mut names = Steps::names(program, &used)?.into_iter().flatten();
-        let mut targets = Targets { frozen: program.frozen.clone(), ..Targets::default() };
-        let mut inputs = Vec::with_capacity(columns.len());
-        for Column { role, ty, .. } in columns {
-            let shape: Vec<usize> = [*batch].into_iter().chain(ty.shape.iter().copied()).collect();
-            let ty = TensorType::new(ty.dtype, shape);
-            inputs.push(match role {
-                ColumnRole::Input => names.next().inspect(|name| {
-                    bindings.inputs.insert(name.clone(), Binding::Tensor(ty));
-                }),
-                _ if predicts => None,
-                ColumnRole::Target => names.next().map(|name| {
-                    targets.types.insert(name.clone(), ty);
-                    Network::target(&name)
-                }),
-                ColumnRole::Weight if ty.dtype != DType::F32 => {
-                    return Err(Error::data(format!(
-                        "the weights of {batch} samples are {ty}, and should be f32"
-                    )));
-                }
-                ColumnRole::Weight => {
-                    targets.weights = Some(ty.shape.to_vec());
-                    Some(Network::SAMPLE_WEIGHT.to_owned())
-                }
-            });
-        }
-        let entry = program.entry.as_deref();
-        let checked = program.model.program();
-        let network = match mode {
-            Mode::Predict | Mode::Adapt(_) => lower(checked, entry, &bindings),
-            Mode::Train | Mode::Evaluate => train(checked, entry, &bindings, &targets),
-        };
-        let faulty =
-            |diagnostics| Error::Program { sources: program.model.sources().clone(), diagnostics };
-        let network = network.map_err(faulty)?;
-        // A program that takes its inputs as targets does not use those of the data.
-        let graph = &network.graph;
-        let is_used = |name: &String| {
-            graph.inputs.iter().any(|&input| graph.node(input).op.given_name() == Some(name))
-        };
-        let inputs = inputs.into_iter().map(|name| name.filter(is_used)).collect();
-        Ok((network, inputs))
-    }
-
-    /// Returns the graph of a step.
-    pub fn graph(
-        &self,
-        program: &Program,
-        mode: Mode,
-        columns: &[Column],
-        batch: usize,
-    ) -> Result<Graph, Error> {
-        let key = Key { mode, columns: columns.to_vec(), batch };
-        Ok(Steps::network(program, &key)?.0.graph)
-    }
-
-    fn compile(&mut self, program: &Program, key: Key) -> Result<Step, Error> {
-        let (network, inputs) = Steps::network(program, &key)?;
+    fn compile(&mut self, programs: &[Program], key: Key) -> Result<Step, Error> {
+        let program = &programs[key.program];
+        let (network, inputs) = network(programs, &key)?;
+        self.check_shared(programs, key.program, &network.weights)?;
         let Network { graph, weights, initial, adapts, ranges, .. } = network;
         if let Some((name, _)) =
             graph.outputs.iter().find(|(name, _)| ["epoch", "seconds"].contains(&name.as_str()))
@@ -362,15 +315,23 @@ impl Steps {
             return Err(Error::data(what));
         }
         let mode = &key.mode;
-        self.check_loaded(&weights, mode.clone())?;
+        if self.loaded.is_some() {
+            self.check_loaded(&all_weights(programs, &key, &weights)?, mode.clone())?;
+        }
         if *mode == Mode::Train {
-            self.adapts = adapts;
+            for path in adapts {
+                if self.adapts.iter().all(|(_, other)| *other != path) {
+                    self.adapts.push((key.program, path));
+                }
+            }
         }
         // Training has the weights of evaluation and more, and evaluation those of the model and
         // more.
-        let has_more = weights.len() > self.weights.len() && !matches!(mode, Mode::Adapt(_));
+        self.known.resize_with(programs.len(), Vec::new);
+        let known = &mut self.known[key.program];
+        let has_more = weights.len() > known.len() && !matches!(mode, Mode::Adapt(_));
         if *mode == Mode::Train || has_more {
-            self.weights.clone_from(&weights);
+            known.clone_from(&weights);
         }
         let sources = program.model.sources();
         // The session owns the store's weights from `Session::attach` to `Session::detach`.
@@ -390,7 +351,27 @@ impl Steps {
             initial.outputs.iter().filter(|(path, _)| metrics.contains(path.as_str())).cloned();
         self.zeros.extend(first_values(initial.part(counted.collect()), 0)?);
         session.keep_initial(initial);
-        Ok(Step { key, session, inputs, weights, ranges })
+        let mean = [Network::LOSS_SUM, Network::LOSS_COUNT].map(|path| program.path(path));
+        Ok(Step { key, session, inputs, weights, mean, ranges })
+    }
+
+    /// Checks that the weights of the program `number` suit those of the others.
+    fn check_shared(
+        &self,
+        programs: &[Program],
+        number: usize,
+        weights: &[Weight],
+    ) -> Result<(), Error> {
+        let (program, others) = (&programs[number], programs.iter().zip(&self.known));
+        for (other, known) in others.filter(|(other, _)| other.entry != program.entry) {
+            let models = [other, program]
+                .map(|program| program.model.program().entry(program.entry.as_deref()));
+            if let [Ok(first), Ok(second)] = models {
+                check_shared((first, known), (second, weights))
+                    .map_err(|error| program.faulty(vec![error]))?;
+            }
+        }
+        Ok(())
     }
 
     /// Resets the counts of the metrics.
@@ -404,6 +385,19 @@ impl Steps {
         }
         Ok(())
     }
+}
+
+/// Returns the weights of the steps of all programs for a key, each once. `weights` are those of
+/// the key's own program.
+fn all_weights(programs: &[Program], key: &Key, weights: &[Weight]) -> Result<Vec<Weight>, Error> {
+    let mut all = weights.to_vec();
+    for number in (0..programs.len()).filter(|number| *number != key.program) {
+        let other = network(programs, &Key { program: number, ..key.clone() })?.0;
+        let is_new = |weight: &Weight| all.iter().all(|known| known.path != weight.path);
+        let new: Vec<Weight> = other.weights.into_iter().filter(is_new).collect();
+        all.extend(new);
+    }
+    Ok(all)
 }
 
 impl Step {
@@ -429,8 +423,8 @@ impl Step {
     /// Returns the mean loss over all samples since the metrics were reset, and the metrics.
     pub fn results(&self) -> Result<Vec<(String, Reading)>, Error> {
         let number = |tensor: Tensor| tensor.get(0).to_f64();
-        let (sum, count) =
-            (self.session.get(Network::LOSS_SUM)?, self.session.get(Network::LOSS_COUNT)?);
+        let [sum, count] = &self.mean;
+        let (sum, count) = (self.session.get(sum)?, self.session.get(count)?);
         let mut results =
             vec![(Network::LOSS.to_owned(), Reading::Number(number(sum) / number(count)))];
         let is_weight = |name: &str| self.weights.iter().any(|weight| weight.path == name);

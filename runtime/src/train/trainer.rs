@@ -1,4 +1,4 @@
-//! [`Trainer`]: trains, evaluates and runs a model.
+//! [`Trainer`]: trains a model, or several in turn. Evaluation is in [`super::evaluation`].
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,13 +7,12 @@ use tile_compiler::pipeline::Options;
 use tile_compiler::plan::Plan;
 use tile_compiler::tensor::Tensor;
 
-use super::builder::Program;
 use super::dataset::{Column, ColumnRole, Dataset, numbers};
 use super::description::DataDescription;
 use super::diagnosis::{Bad, Losses, first_bad};
 use super::fit::{Epoch, Fit};
-use super::reading::Reading;
-use super::steps::{Mode, Step, Steps};
+use super::program::{Program, all_names, training_graph};
+use super::steps::{Key, Mode, Step, Steps};
 use tile_lang::diagnostic::Diagnostic;
 
 use crate::backend::Watched;
@@ -32,17 +31,25 @@ const ADAPTED_TOGETHER: usize = 1 << 14;
 
 /// The arguments of a submitted training step.
 pub(super) struct Begun {
+    /// The number of the program among those that are trained in turn.
+    program: usize,
     batch: Vec<Tensor>,
     columns: Vec<Column>,
     samples: usize,
-    /// The number of the step, from 0.
+    /// The samples that are done after this step, the last one on its batch, else 0.
+    done: usize,
+    /// The number of the batch, from 0.
     number: u64,
+    /// The number of the step among those of all programs, from 0, and among those of its own.
+    turn: u64,
+    own: u64,
     rate: f64,
 }
 
-/// A model with its weights and optimizer state.
+/// A model with its weights and optimizer state, or several models that are trained in turn.
 pub struct Trainer {
-    pub(super) program: Program,
+    /// The models, in the order of their turns.
+    pub(super) programs: Vec<Program>,
     /// The settings of the `train` block, if there is one.
     settings: Option<Settings>,
     pub(super) steps: Steps,
@@ -52,7 +59,7 @@ pub struct Trainer {
     pub(super) types: HashMap<Vec<Column>, Vec<Column>>,
     /// The seed of all random numbers.
     pub(super) seed: u64,
-    /// The number of training steps submitted.
+    /// The number of batches trained on.
     pub(super) step: u64,
     /// The number of epochs made.
     pub(super) epoch: usize,
@@ -70,17 +77,18 @@ pub struct Trainer {
     pub(super) classes: Vec<String>,
     /// The form of the data.
     pub(super) data: DataDescription,
-    /// The losses of the last steps, for the message of a step that fails.
-    losses: Losses,
+    /// The losses of the last steps of each program, for the message of a step that fails.
+    losses: Vec<Losses>,
 }
 
 impl Trainer {
     /// Creates a trainer that has made no step.
-    pub(super) fn new(program: Program, settings: Option<Settings>, steps: Steps) -> Trainer {
+    pub(super) fn new(programs: Vec<Program>, settings: Option<Settings>, steps: Steps) -> Trainer {
         let seed = settings.as_ref().map_or(0, |settings| settings.seed);
         let (running, types) = Default::default();
+        let losses = programs.iter().map(|_| Losses::default()).collect();
         Trainer {
-            program,
+            programs,
             settings,
             steps,
             running,
@@ -95,11 +103,12 @@ impl Trainer {
             adapted: false,
             classes: Vec::new(),
             data: DataDescription::default(),
-            losses: Losses::default(),
+            losses,
         }
     }
 
-    /// Returns the settings of the `train` block, or the defaults without one.
+    /// Returns the settings of the `train` block, or the defaults without one. Of models trained in
+    /// turn, these are the settings that they have in common, and the first one's `steps`.
     pub fn settings(&self) -> Settings {
         self.settings.clone().unwrap_or_default()
     }
@@ -109,15 +118,33 @@ impl Trainer {
         self.history.get(..self.epoch).unwrap_or(&self.history)
     }
 
-    /// Returns what the model takes from files of samples.
+    /// Returns the names of the models that are trained in turn, in this order. Empty if there is
+    /// one model.
+    pub fn in_turn(&self) -> Vec<&str> {
+        let names = self.programs.iter().filter_map(|program| program.entry.as_deref());
+        if self.programs.len() > 1 { names.collect() } else { Vec::new() }
+    }
+
+    /// Returns the parts that several of the models trained in turn have: the first names in the
+    /// paths of their common weights. They are known when the models are compiled.
+    pub fn shared(&self) -> Vec<String> {
+        self.steps.shared()
+    }
+
+    /// Returns what the models take from files of samples.
     #[cfg(feature = "data")]
     pub fn wanted(&self) -> crate::data::folder::Wanted {
-        let Program { model, entry, bindings, inputs, outputs, .. } = &self.program;
-        let declared =
-            |name: &String| (name.clone(), model.declared(entry.as_deref(), name, bindings));
+        let declared = |name: String| {
+            let mut all = self.programs.iter().filter(|program| program.inputs.contains(&name));
+            let declared = all.find_map(|Program { model, entry, bindings, .. }| {
+                model.declared(entry.as_deref(), &name, bindings)
+            });
+            (name, declared)
+        };
+        let inputs = all_names(&self.programs, ColumnRole::Input);
         crate::data::folder::Wanted {
-            inputs: inputs.iter().map(declared).collect(),
-            outputs: outputs.clone(),
+            inputs: inputs.into_iter().map(declared).collect(),
+            outputs: all_names(&self.programs, ColumnRole::Target),
             classes: self.classes.clone(),
             ..Default::default()
         }
@@ -148,12 +175,8 @@ impl Trainer {
     pub fn weights(&mut self) -> Result<Vec<(String, Tensor)>, Error> {
         self.wait()?;
         let mut values = Vec::new();
-        for weight in self
-            .steps
-            .weights
-            .iter()
-            .filter(|weight| matches!(weight.role, Role::Model | Role::Loss))
-        {
+        let is_kept = |weight: &&&Weight| matches!(weight.role, Role::Model | Role::Loss);
+        for weight in self.steps.weights().iter().filter(is_kept) {
             values
                 .extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
         }
@@ -179,23 +202,15 @@ impl Trainer {
             .filter(|column| column.role == ColumnRole::Input)
             .map(|column| column.ty.elements());
         let together = batch_size.max(ADAPTED_TOGETHER / elements.sum::<usize>().max(1));
-        self.steps.get(
-            &self.program,
-            Mode::Train,
-            &columns,
-            batch_size.min(data.len()),
-            self.seed,
-        )?;
-        for path in self.steps.adapts.clone() {
+        for program in 0..self.programs.len() {
+            self.step(program, Mode::Train, &columns, batch_size.min(data.len()))?;
+        }
+        for (program, path) in self.steps.adapts.clone() {
             for part in samples.chunks(together) {
                 let batch = data.batch(part)?;
-                let step = self.steps.get(
-                    &self.program,
-                    Mode::Adapt(path.clone()),
-                    &columns,
-                    part.len(),
-                    self.seed,
-                )?;
+                let mode = Mode::Adapt(path.clone());
+                let key = Key { program, mode, columns: columns.clone(), batch: part.len() };
+                let step = self.steps.get(&self.programs, key, self.seed)?;
                 step.set(&batch)?;
                 step.session.seed(self.seed, 0)?;
                 pollster::block_on(step.session.step(&[])?.take())?;
@@ -204,7 +219,21 @@ impl Trainer {
         Ok(())
     }
 
-    /// Trains on the data.
+    /// Returns the step of a program for batches of this size, now active.
+    pub(super) fn step(
+        &mut self,
+        program: usize,
+        mode: Mode,
+        columns: &[Column],
+        batch: usize,
+    ) -> Result<&mut Step, Error> {
+        let key = Key { program, mode, columns: columns.to_vec(), batch };
+        self.steps.get(&self.programs, key, self.seed)
+    }
+
+    /// Trains on the data. Several models are trained in turn: on each batch, each model makes its
+    /// steps, in the order of the `train` blocks, from the weights that the one before has left.
+    /// Weights with the same path are one weight.
     ///
     /// # Errors
     /// [`Error::Program`] if the program does not fit the data, [`Error::Data`] if the data cannot
@@ -224,14 +253,22 @@ impl Trainer {
         &mut self,
         data: &dyn Dataset,
         batch_size: usize,
-        tune: Tune,
+        mut tune: Tune,
     ) -> Result<Tuning, Error> {
         let columns = self.typed(data, batch_size).columns();
         let samples = batch_size.min(data.len());
-        let Program { device, model, .. } = &self.program;
-        let graph = self.steps.graph(&self.program, Mode::Train, &columns, samples)?;
         let options = Options { updates: true, ..Options::default() };
-        tune_graph(graph, device, model.sources(), &options, tune)
+        let parts = self.programs.len();
+        let mut all = Tuning { finished: true, ..Tuning::default() };
+        for (number, Program { device, model, .. }) in self.programs.iter().enumerate() {
+            let graph = training_graph(&self.programs, number, &columns, samples)?;
+            let Tuning { kernels, finished, wrong, file } =
+                tune_graph(graph, device, model.sources(), &options, tune.share(parts))?;
+            all.kernels.extend(kernels);
+            all.wrong.extend(wrong);
+            (all.finished, all.file) = (all.finished && finished, file);
+        }
+        Ok(all)
     }
 
     /// Returns the plan of the step that was compiled last, if the device has plans.
@@ -248,13 +285,13 @@ impl Trainer {
     /// the first step.
     pub fn parameters(&self) -> usize {
         let is_trained =
-            |weight: &&Weight| weight.role == Role::Model && weight.kind == WeightKind::Param;
-        self.steps.weights.iter().filter(is_trained).map(|weight| weight.ty.elements()).sum()
+            |weight: &&&Weight| weight.role == Role::Model && weight.kind == WeightKind::Param;
+        self.steps.weights().iter().filter(is_trained).map(|weight| weight.ty.elements()).sum()
     }
 
     /// Returns a session of one training step on the data's first `batch_size` samples, with all
     /// its inputs and weights set, to inspect or time. Its runs do not train: they pass on only the
-    /// weights that they overwrite.
+    /// weights that they overwrite. Of several models, it is the step of the last.
     ///
     /// # Errors
     /// The errors of [`Trainer::fit`].
@@ -264,23 +301,47 @@ impl Trainer {
         let samples = numbers(batch_size.min(data.len()))?;
         let batch = data.batch(&samples)?;
         let (columns, samples) = (data.columns(), samples.len());
-        self.prepared(&Begun { batch, columns, samples, number: self.step, rate: self.rate })?;
+        let program = self.programs.len().saturating_sub(1);
+        let (number, rate) = (self.step, self.rate);
+        let (turn, own, done) = (number, number, samples);
+        self.prepared(&Begun { program, batch, columns, samples, done, number, turn, own, rate })?;
         self.steps.into_session().ok_or_else(|| Error::internal("there is no step"))
     }
 
-    /// Submits a training step on a batch, with a tensor for each column of the data. Earlier steps
-    /// may still run.
+    /// Submits the training steps of all programs on a batch, with a tensor for each column of the
+    /// data. Earlier steps may still run.
     ///
     /// # Errors
     /// Includes those of earlier steps.
     pub(super) fn train_on(&mut self, data: &dyn Dataset, batch: Vec<Tensor>) -> Result<(), Error> {
         let samples = batch.first().and_then(|tensor| tensor.shape().first().copied()).unwrap_or(0);
-        let begun =
-            Begun { batch, columns: data.columns(), samples, number: self.step, rate: self.rate };
-        let watched = self.prepared(&begun)?.session.step(&[Network::LOSS])?;
-        self.running.push_back((begun, watched));
-        self.step += 1;
-        self.seen += samples;
+        let (number, rate) = (self.step, self.rate);
+        let counts: Vec<u64> = self.programs.iter().map(|program| program.steps).collect();
+        let all: u64 = counts.iter().sum();
+        let mut turn = number * all;
+        for (program, count) in counts.into_iter().enumerate() {
+            for own in number * count..(number + 1) * count {
+                let is_last = turn + 1 == (number + 1) * all;
+                let (batch, columns) = (batch.clone(), data.columns());
+                let done = if is_last { samples } else { 0 };
+                let begun =
+                    Begun { program, batch, columns, samples, done, number, turn, own, rate };
+                let watched = self.prepared(&begun)?.session.step(&[Network::LOSS])?;
+                self.running.push_back((begun, watched));
+                turn += 1;
+                if is_last {
+                    self.step += 1;
+                    self.seen += samples;
+                }
+                self.look_back()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the losses of the oldest submitted steps: of those that are done, and of those too
+    /// far back.
+    fn look_back(&mut self) -> Result<(), Error> {
         while self.running.len() > AHEAD
             || self.running.front().is_some_and(|(_, watched)| watched.is_here())
         {
@@ -291,12 +352,11 @@ impl Trainer {
 
     /// Returns the compiled step with all its inputs set.
     fn prepared(&mut self, begun: &Begun) -> Result<&mut Step, Error> {
-        let step =
-            self.steps.get(&self.program, Mode::Train, &begun.columns, begun.samples, self.seed)?;
+        let seed = self.seed;
+        let step = self.step(begun.program, Mode::Train, &begun.columns, begun.samples)?;
         step.set(&begun.batch)?;
-        step.session.seed(self.seed, begun.number as u32)?;
-        for (name, value) in
-            [(Network::STEP, (begun.number + 1) as f64), (Network::RATE, begun.rate)]
+        step.session.seed(seed, begun.turn as u32)?;
+        for (name, value) in [(Network::STEP, (begun.own + 1) as f64), (Network::RATE, begun.rate)]
         {
             if let Some(value) =
                 Tensor::from_f32([], &[value as f32]).filter(|_| step.session.has_input(name))
@@ -325,11 +385,11 @@ impl Trainer {
         let outputs = pollster::block_on(watched.take())?;
         let loss = outputs.first().map_or(f64::NAN, |loss| loss.get(0).to_f64());
         if loss.abs() <= Network::LARGEST_LOSS {
-            self.losses.push(loss);
+            self.losses[begun.program].push(loss);
             return Ok(());
         }
         let after = std::mem::take(&mut self.running);
-        self.seen -= begun.samples + after.iter().map(|(begun, _)| begun.samples).sum::<usize>();
+        self.seen -= begun.done + after.iter().map(|(begun, _)| begun.done).sum::<usize>();
         self.step = begun.number;
         Err(self.went_bad(&begun, loss))
     }
@@ -341,15 +401,18 @@ impl Trainer {
     /// If a weight is NaN or infinite.
     pub(super) fn check_weights(&mut self) -> Result<(), Error> {
         self.wait()?;
-        let Some(step) = self.steps.last() else { return Ok(()) };
-        for weight in step.trained() {
-            if !step.session.get(&weight.path)?.is_finite() {
-                let path = &weight.path;
-                return Err(Error::data(format!(
-                    "the weight `{path}` is no longer finite after step {} of training, though each loss was: a gradient was \
-                     not; a lower learning rate or `gradients = clip_by_global_norm(1.0);` may help",
-                    self.step
-                )));
+        for program in 0..self.programs.len() {
+            let Some(step) = self.steps.recall(&self.programs, program, self.seed)? else {
+                continue;
+            };
+            for Weight { path, .. } in step.trained() {
+                if !step.session.get(path)?.is_finite() {
+                    return Err(Error::data(format!(
+                        "the weight `{path}` is no longer finite after step {} of training, though each loss was: a \
+                         gradient was not; a lower learning rate or `gradients = clip_by_global_norm(1.0);` may help",
+                        self.step
+                    )));
+                }
             }
         }
         Ok(())
@@ -358,12 +421,15 @@ impl Trainer {
     /// Returns the error for a step whose loss is not finite. No weight has changed since before
     /// it: see [`Network::FAILED`].
     fn went_bad(&mut self, begun: &Begun, loss: f64) -> Error {
-        let message = format!("the loss is {loss} in step {} of training", begun.number + 1);
-        let cause = self.losses.cause();
+        let of_model = self.in_turn().get(begun.program).map(|model| format!(" of `{model}`"));
+        let of_model = of_model.unwrap_or_default();
+        let message =
+            format!("the loss{of_model} is {loss} in step {} of training", begun.number + 1);
+        let cause = self.losses[begun.program].cause();
         match self.first_bad(begun) {
             Ok(Some(bad)) => {
                 let mut error = Diagnostic::error("E0250", bad.span.unwrap_or_default(), message);
-                error = match self.steps.weights.iter().any(|weight| weight.path == bad.name) {
+                error = match self.steps.weights().iter().any(|weight| weight.path == bad.name) {
                     true => error
                         .saying(format!("`{}` had {} before this step", bad.name, bad.what))
                         .help("the gradient of an earlier step, whose loss was finite, was not"),
@@ -374,10 +440,7 @@ impl Trainer {
                     Some(cause) => error.help(cause),
                     None => error,
                 };
-                Error::Program {
-                    sources: self.program.model.sources().clone(),
-                    diagnostics: vec![error],
-                }
+                self.programs[begun.program].faulty(vec![error])
             }
             Err(error) => error,
             // In another order of computation every tensor is finite.
@@ -394,8 +457,9 @@ impl Trainer {
         let going = Tensor::from_f32([], &[0.0]);
         let step = self.prepared(begun)?;
         going.map_or(Ok(()), |going| step.session.set(Network::FAILED, &going))?;
-        let Trainer { program, steps, .. } = self;
-        let graph = steps.graph(program, Mode::Train, &begun.columns, begun.samples)?;
+        let Trainer { programs, steps, .. } = self;
+        let program = &programs[begun.program];
+        let graph = training_graph(programs, begun.program, &begun.columns, begun.samples)?;
         match steps.last() {
             Some(step) => first_bad(graph, &program.device, program.model.sources(), &|name| {
                 step.session.get(name)
@@ -411,13 +475,12 @@ impl Trainer {
         batch_size: usize,
     ) -> Result<(), Error> {
         let samples = batch_size.min(data.len());
-        self.steps.get(&self.program, Mode::Train, &data.columns(), samples, self.seed)?;
-        if self.seen == 0 { self.steps.reset_metrics() } else { Ok(()) }
-    }
-
-    /// Returns the loss and the metrics of the epoch so far. Waits for the device.
-    pub(super) fn results(&mut self) -> Result<Vec<(String, Reading)>, Error> {
-        self.wait()?;
-        self.steps.last().map_or_else(|| Ok(Vec::new()), |step| step.results())
+        for program in 0..self.programs.len() {
+            self.step(program, Mode::Train, &data.columns(), samples)?;
+            if self.seen == 0 {
+                self.steps.reset_metrics()?;
+            }
+        }
+        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::ast::FunctionKind;
 
 use super::dataset::{Column, ColumnRole, Dataset};
+use super::program::{Program, names_of};
 use super::trainer::Trainer;
 use crate::error::Error;
 use crate::model::Model;
@@ -103,6 +104,39 @@ pub fn as_model_takes(
     Ok(())
 }
 
+/// Returns the inputs of the program `number` among the columns, with the types that it takes.
+fn taken(
+    programs: &[Program],
+    number: usize,
+    columns: &[Column],
+    samples: usize,
+) -> Vec<(usize, DType)> {
+    let program = &programs[number];
+    let mut bindings = program.bindings_for(samples);
+    let names = names_of(programs, number, columns).unwrap_or_default();
+    let mut inputs = Vec::new();
+    for (column, (Column { role, ty, .. }, name)) in columns.iter().zip(names).enumerate() {
+        let Some(name) = name.filter(|_| *role == ColumnRole::Input) else { continue };
+        let shape: Vec<usize> = [samples].into_iter().chain(ty.shape.iter().copied()).collect();
+        let stored = Binding::Tensor(TensorType::new(ty.dtype, shape));
+        bindings.inputs.insert(name.clone(), stored);
+        inputs.push((column, name));
+    }
+    let open = inputs.iter().filter(|(column, _)| becomes_f32(columns[*column].ty.dtype));
+    let open: Vec<String> = open.map(|(_, name)| name.clone()).collect();
+    if !open.is_empty() {
+        let takes = |bindings: &Bindings| {
+            lower(program.model.program(), program.entry.as_deref(), bindings).is_ok()
+        };
+        choose(&takes, &mut bindings, &open);
+    }
+    let chosen = |(column, name): (usize, String)| match bindings.inputs.get(&name) {
+        Some(Binding::Tensor(ty)) => Some((column, ty.dtype)),
+        _ => None,
+    };
+    inputs.into_iter().filter_map(chosen).collect()
+}
+
 /// A dataset with some columns converted to f32.
 pub(super) struct Typed<'a> {
     data: &'a dyn Dataset,
@@ -117,42 +151,23 @@ impl Trainer {
         if let Some(columns) = self.types.get(&stored) {
             return Typed { data, columns: columns.clone() };
         }
-        let mut columns = stored.clone();
         let samples = batch_size.min(data.len());
-        let program = &self.program;
-        let mut bindings = program.bindings.clone();
-        let mut names = program.inputs.iter();
-        let mut inputs = Vec::new();
+        let mut columns = stored.clone();
         for column in &mut columns {
-            match column.role {
-                ColumnRole::Input => {
-                    let Some(name) = column.name.clone().or_else(|| names.next().cloned()) else {
-                        continue;
-                    };
-                    let shape: Vec<usize> =
-                        [samples].into_iter().chain(column.ty.shape.iter().copied()).collect();
-                    bindings.inputs.insert(
-                        name.clone(),
-                        Binding::Tensor(TensorType::new(column.ty.dtype, shape)),
-                    );
-                    inputs.push((name, column));
-                }
-                ColumnRole::Target if column.ty.dtype == DType::F64 => column.ty.dtype = DType::F32,
-                ColumnRole::Target | ColumnRole::Weight => {}
+            if column.role == ColumnRole::Target && column.ty.dtype == DType::F64 {
+                column.ty.dtype = DType::F32;
             }
         }
-        let open = inputs.iter().filter(|(_, column)| becomes_f32(column.ty.dtype));
-        let open: Vec<String> = open.map(|(name, _)| name.clone()).collect();
-        if !open.is_empty() {
-            let takes = |bindings: &Bindings| {
-                lower(program.model.program(), program.entry.as_deref(), bindings).is_ok()
-            };
-            choose(&takes, &mut bindings, &open);
-        }
-        for (name, column) in inputs {
-            if let Some(Binding::Tensor(ty)) = bindings.inputs.get(&name) {
-                column.ty.dtype = ty.dtype;
+        // A column of several programs is f32 if all of them take it so.
+        let mut keeps = vec![false; columns.len()];
+        for number in 0..self.programs.len() {
+            for (column, dtype) in taken(&self.programs, number, &stored, samples) {
+                keeps[column] |= dtype != DType::F32;
+                columns[column].ty.dtype = dtype;
             }
+        }
+        for (number, _) in keeps.into_iter().enumerate().filter(|(_, keeps)| *keeps) {
+            columns[number].ty.dtype = stored[number].ty.dtype;
         }
         self.types.insert(stored, columns.clone());
         Typed { data, columns }

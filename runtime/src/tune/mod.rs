@@ -65,6 +65,12 @@ impl<'a> Tune<'a> {
         Tune { again: true, ..self }
     }
 
+    /// Returns one of `parts` equal shares of the time.
+    pub(crate) fn share(&mut self, parts: usize) -> Tune<'_> {
+        let watch = self.watch.as_mut().map(|watch| -> Watch<'_> { Box::new(watch) });
+        Tune { budget: self.budget / parts.max(1) as u32, again: self.again, watch }
+    }
+
     /// Calls `watch` now and then. It may stop the tuning; the results until then are kept.
     pub fn watch(self, watch: impl FnMut(&Progress) -> ControlFlow<()> + 'a) -> Tune<'a> {
         Tune { watch: Some(Box::new(watch)), ..self }

@@ -4,6 +4,25 @@ use super::{Edit, Mistake, Net, Text};
 
 pub const MISTAKES: &[Mistake] = &[
     (
+        "models trained in turn with other numbers of epochs",
+        Text(
+            "\
+model First(Point[N, 2]) -> (Y) { Y = Point |> Dense(2, activation = softmax); }
+train First { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); epochs = 2; }
+model Second(Point[N, 2]) -> (Y) { Y = Point |> Dense(2, activation = softmax); }
+train Second { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); epochs = 3; }
+",
+        ),
+        "train net.tile --data points.csv",
+        &["the `train` blocks set different values for `epochs`"],
+    ),
+    (
+        "a part to train that is misspelt",
+        Edit("batch_size = 8;", "trained = \"dnse\";"),
+        "train net.tile --data points.csv",
+        &["cannot train `dnse`: there is no such layer or weight", "did you mean `dense`?"],
+    ),
+    (
         "a command misspelt",
         Net,
         "trian net.tile",

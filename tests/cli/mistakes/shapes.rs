@@ -2,7 +2,28 @@
 
 use super::{Edit, Mistake, Text};
 
+/// Two models whose part has the same name.
+const IN_TURN: &str = "\
+model First(Point[N, 2]) -> (Y) {
+    part = Dense(8);
+    Y = Point |> part |> Dense(2, activation = softmax);
+}
+train First { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); }
+
+model Second(Point[N, 2]) -> (Y) {
+    part = Dense(16);
+    Y = Point |> part |> Dense(2, activation = softmax, name = last);
+}
+train Second { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); }
+";
+
 pub const MISTAKES: &[Mistake] = &[
+    (
+        "models trained in turn with parts of one name",
+        Text(IN_TURN),
+        "train net.tile --data points.csv",
+        &["`part.Kernel` is a param f32[2, 8] in `First`, and a param f32[2, 16] in `Second`"],
+    ),
     (
         "a product of matrices that do not fit",
         Text("function f(A[M, K], B[K, N]) -> (C) { C[i, j: M, N] = +(A[i, k] * B[k, j]); }\n"),
