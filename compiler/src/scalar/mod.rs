@@ -99,8 +99,8 @@ impl UnaryOp {
 }
 
 operations! {
-    /// An operation on two values of one type. The result has that type, except that comparisons give
-    /// bool. A bool is an unsigned integer of one bit unless said otherwise.
+    /// An operation on two values of one type. The result has that type, except that comparisons
+    /// give bool. A bool is an unsigned integer of one bit unless said otherwise.
     BinaryOp {
         /// Sum. Integers wrap; on bool: or.
         Add = "add",
@@ -108,8 +108,8 @@ operations! {
         Sub = "sub",
         /// Product. Integers wrap; on bool: and.
         Mul = "mul",
-        /// Quotient. Integers truncate towards zero. An integer divided by 0 is 0 (NumPy's value), and
-        /// the least integer divided by -1 wraps.
+        /// Quotient. Integers truncate towards zero. An integer divided by 0 is 0 (NumPy's value),
+        /// and the least integer divided by -1 wraps.
         Div = "div",
         /// `a < b ? b : a`
         Max = "max",
@@ -132,8 +132,8 @@ operations! {
         BitXor = "bit_xor",
         /// Left shift. A count that is negative or at least the width gives 0 (NumPy's value).
         ShiftLeft = "bit_left",
-        /// Right shift, arithmetic on signed integers. A count that is negative or at least the width
-        /// gives 0, or -1 if `a` is negative.
+        /// Right shift, arithmetic on signed integers. A count that is negative or at least the
+        /// width gives 0, or -1 if `a` is negative.
         ShiftRight = "bit_right",
     }
 }
