@@ -83,14 +83,17 @@ fn adversaries_are_trained_and_resumed() {
     let line = fs::read_to_string(case.folder.join("whole.jsonl")).unwrap();
     let line: Value = serde_json::from_str(line.lines().last().unwrap()).unwrap();
     let keys: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
-    let both = ["Discriminate.loss", "Generate.loss"];
-    let validated = ["val_Discriminate.loss", "val_Generate.loss"];
-    assert_eq!(keys, [&both[..], &["epoch", "seconds"], &validated].concat());
+    // Two outputs of the discriminator have losses of their own.
+    let results =
+        ["Discriminate.Fake_loss", "Discriminate.Real_loss", "Discriminate.loss", "Generate.loss"];
+    let validated = results.map(|name| format!("val_{name}"));
+    let validated: Vec<&str> = validated.iter().map(String::as_str).collect();
+    assert_eq!(keys, [&results[..], &["epoch", "seconds"], &validated].concat());
     case.run("train", &format!("{data} --save @part.npz --epochs 2")).ok();
     case.run("train", &format!("{data} --resume @part.npz --save @part.npz")).ok();
     assert_eq!(drawn(&case, "@whole.npz"), drawn(&case, "@part.npz"));
     let evaluated = case.run("evaluate", "--data @points.csv --weights @whole.npz").ok();
-    assert!(evaluated.text().contains("\nGenerate.loss      0."), "{}", evaluated.text());
+    assert!(evaluated.text().contains("\nGenerate.loss           0."), "{}", evaluated.text());
     let one = "--data @points.csv --weights @whole.npz --entry Generate";
     assert!(case.run("evaluate", one).ok().text().starts_with("loss  0."));
     // One model is trained alone.

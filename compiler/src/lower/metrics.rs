@@ -59,13 +59,13 @@ impl<'p> Step<'p, '_> {
         self.binary(BinaryOp::Div, sum, count)
     }
 
-    /// Adds the mean loss of each output to the results if the model has several, as Keras does.
+    /// Adds the mean loss of each output to the results if several have one, as Keras does.
     pub(super) fn losses_of_outputs(
         &mut self,
         parts: &[(usize, NodeId)],
         results: &mut Vec<(String, NodeId)>,
     ) -> Lowered<()> {
-        if self.function.outputs.len() < 2 {
+        if parts.len() < 2 {
             return Ok(());
         }
         // The weights of the samples are in the losses already.

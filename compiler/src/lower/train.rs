@@ -159,7 +159,7 @@ pub(super) fn place_of(block: &Function, name: &str) -> Span {
 /// these outputs:
 ///
 /// - `loss`, `f32[]`: the loss of this step;
-/// - for a model with several outputs the mean loss of each, `OUTPUT_loss`;
+/// - if several outputs have a loss, the mean of each, `OUTPUT_loss`;
 /// - each metric of the block, by its name;
 /// - the next value of each weight that the step changes, by its path.
 pub fn train(
