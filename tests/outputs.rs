@@ -100,7 +100,8 @@ fn an_epoch_is_that_of_pytorch() {
     }
 }
 
-/// The sum of the outputs' losses is the loss, in validation, too, and with the weights of samples.
+/// The losses of the outputs, times their factors, add up to the loss: in validation, too, and with
+/// the weights of samples.
 #[test]
 fn losses_of_outputs_add_up() {
     let weights = Tensor::from_f32([5], &[1.0, 0.0, 2.0, 0.5, 1.0]).unwrap();
@@ -110,7 +111,7 @@ fn losses_of_outputs_add_up() {
     let history = trainer.fit(&data, fit).unwrap();
     let sum = |epoch: &Epoch, part: &str| {
         let of = |name: &str| epoch.get(&format!("{part}{name}")).unwrap();
-        assert_near(part, &[of("loss")], &[of("Age_loss") + of("Kind_loss")]);
+        assert_near(part, &[of("loss")], &[of("Age_loss") + 0.5 * of("Kind_loss")]);
     };
     sum(&history[0], "");
     sum(&history[0], "val_");

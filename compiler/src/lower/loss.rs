@@ -31,7 +31,7 @@ impl<'p> Step<'p, '_> {
     }
 
     /// Adds the loss to minimise, penalties included. Returns it, and the losses of the outputs
-    /// with the outputs' numbers, each multiplied by its factor.
+    /// with the outputs' numbers, without their factors.
     pub(super) fn loss(&mut self, outputs: &[Output]) -> Lowered<(NodeId, Vec<(usize, NodeId)>)> {
         let Some(losses) = self.each("loss", outputs.len())? else {
             let help = "a loss of the library is `MeanSquaredError()`, say; `loss = none` minimizes what `with_loss` adds";
@@ -52,7 +52,7 @@ impl<'p> Step<'p, '_> {
         let is_none = |loss: &Value<'p, NodeId>| loss.is_symbol("none");
         let is_list = matches!(self.scope.names.get("loss"), Some(Value::List(_)));
         let paths = self.paths_of_losses(&losses);
-        let mut parts: Vec<(usize, NodeId)> = Vec::new();
+        let (mut parts, mut terms) = (Vec::new(), Vec::new());
         for (number, output) in outputs.iter().enumerate() {
             if is_none(&losses[number]) {
                 continue;
@@ -69,6 +69,7 @@ impl<'p> Step<'p, '_> {
             let value = self.applied(&Callable::Instance(instance), &arguments, "loss")?;
             let value = self.evaluator.target.element(value, self.span())?;
             let mut loss = self.reduced(value, self.evaluator.target.sample_weight)?;
+            parts.push((number, loss));
             if let Some(factor) = factors.as_ref().map(|factors| &factors[number]) {
                 let Value::Constant(factor) = factor else {
                     return Err(self.wrong(
@@ -79,14 +80,14 @@ impl<'p> Step<'p, '_> {
                 let factor = self.number(factor.scalar().to_f64());
                 loss = self.binary(BinaryOp::Mul, loss, factor)?;
             }
-            parts.push((number, loss));
+            terms.push(loss);
         }
         let mut total: Option<NodeId> = None;
         let penalty = self.evaluator.target.network.penalty;
-        for part in parts.iter().map(|&(_, part)| part).chain(penalty) {
+        for term in terms.into_iter().chain(penalty) {
             total = Some(match total {
-                Some(total) => self.binary(BinaryOp::Add, total, part)?,
-                None => part,
+                Some(total) => self.binary(BinaryOp::Add, total, term)?,
+                None => term,
             });
         }
         if parts.is_empty() && !losses.iter().all(is_none) {

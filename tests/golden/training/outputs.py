@@ -34,10 +34,10 @@ for start in range(0, SAMPLES, BATCH):
     predicted = hidden @ weights["age.Kernel"] + weights["age.Bias"]
     logits = hidden @ weights["kind.Kernel"] + weights["kind.Bias"]
     of_age = torch.nn.functional.mse_loss(predicted, age)
-    of_kind = 0.5 * torch.nn.functional.cross_entropy(logits, kind)
-    gradients = torch.autograd.grad(of_age + of_kind, list(weights.values()))
+    of_kind = torch.nn.functional.cross_entropy(logits, kind)
+    gradients = torch.autograd.grad(of_age + 0.5 * of_kind, list(weights.values()))
     results = {
-        "loss": of_age + of_kind,
+        "loss": of_age + 0.5 * of_kind,
         "Age_loss": of_age,
         "Kind_loss": of_kind,
         "Age_mean_absolute_error": (predicted - age).abs().mean(),
