@@ -124,6 +124,17 @@ fn functions_near_one() {
     hold("expm1", 2.0 * BOUND, f64::exp_m1);
 }
 
+/// The slope of `log1p` is `1 / (1 + X)`, also where its two formulas meet.
+#[test]
+fn slope_of_log1p() {
+    let points = [-0.9f32, -0.5, -0.1, 0.0, 0.3, 1.0, 3.0];
+    let program = "function f(X) -> (Y) { Z = log1p(X); L[] = +(Z[i]); Y = grad(L, X); }";
+    let slopes = run(&Device::cpu(), program, &[("X", &points)]);
+    for (x, slope) in points.into_iter().zip(slopes) {
+        assert!((slope * (1.0 + x) - 1.0).abs() < 1e-5, "the slope at {x} is {slope}");
+    }
+}
+
 #[test]
 fn powers() {
     let exponents = [

@@ -171,6 +171,30 @@ fn a_run_that_is_stopped_and_resumed_is_the_run_that_never_stopped() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// An evaluation after a resumption loses nothing of the optimizer, and neither does a file that is
+/// written then.
+#[test]
+fn a_resumed_run_may_be_evaluated_first() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let [part, between] = ["evaluated_part.npz", "evaluated_between.npz"].map(|n| folder.join(n));
+    let data = samples();
+    let mut whole = trainer("Network", &Device::cpu());
+    whole.fit(&data, Fit::epochs(4)).unwrap();
+    let mut first = trainer("Network", &Device::cpu());
+    first.fit(&data, Fit::epochs(2)).unwrap();
+    first.save(&part).unwrap();
+    let mut resumed = trainer("Network", &Device::cpu());
+    resumed.resume(&part).unwrap();
+    resumed.evaluate(&data, 8).unwrap();
+    resumed.save(&between).unwrap();
+    let mut again = trainer("Network", &Device::cpu());
+    again.resume(&between).unwrap();
+    for mut run in [resumed, again] {
+        run.fit(&data, Fit::epochs(4)).unwrap();
+        assert_eq!(bytes(&mut run), bytes(&mut whole));
+    }
+}
+
 #[test]
 fn a_session_takes_what_it_has_learnt() {
     let model = Model::compile(PROGRAM).unwrap();
@@ -466,31 +490,4 @@ fn a_loss_without_a_target_is_told_of() {
     for losses in ["[MeanSquaredError(), none]", "MeanSquaredError()"] {
         fitted(losses).unwrap();
     }
-}
-
-/// The compiled step of a loop does not depend on its length: the launches, kernels and buffers are
-/// the same.
-#[test]
-fn the_plan_of_a_recurrent_layer_does_not_depend_on_its_length() {
-    use tile_compiler::lower::{Bindings, Targets, train};
-    use tile_compiler::profile::Profile;
-    let source = "model Lstm(X[N, T, 8]) -> (Y) { Y = X |> LSTM(16) |> Dense(1); }
-        train Lstm { loss = MeanSquaredError(); optimizer = Adam(); }";
-    let model = Model::compile(source).unwrap();
-    let sizes = |length: usize| {
-        let mut bindings = Bindings { training: true, ..Bindings::default() };
-        bindings.sizes = [("N".to_owned(), 4), ("T".to_owned(), length)].into();
-        let mut targets = Targets::default();
-        targets.types.insert("Y".to_owned(), TensorType::new(DType::F32, [4, 1]));
-        let mut graph = train(model.program(), None, &bindings, &targets).unwrap().graph;
-        tile_compiler::pipeline::optimise(&mut graph);
-        [Profile::generic(), Device::cpu().profile()].map(|profile| {
-            let plan = tile_compiler::pipeline::plan(&graph, &profile).unwrap();
-            let loops: Vec<usize> = plan.loops.iter().map(|around| around.steps.len()).collect();
-            (plan.routines.len(), plan.steps.len(), plan.buffers.len(), loops)
-        })
-    };
-    let short = sizes(200);
-    assert_eq!(short, sizes(2000));
-    assert!(short.iter().all(|(.., loops)| loops.len() == 2), "{short:?}");
 }

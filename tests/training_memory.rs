@@ -1,7 +1,7 @@
-//! The memory that training takes does not grow.
+//! The memory that training takes does not grow, and neither does its plan.
 
 use tile_runtime::train::{Arrays, Fit, Trainer};
-use tile_runtime::{Device, Model, Tensor};
+use tile_runtime::{DType, Device, Model, Tensor, TensorType};
 
 const PROGRAM: &str = "
 model Line(X[N, 1]) -> (Y) { Y = X |> Dense(1); }
@@ -75,4 +75,31 @@ fn training_memory() {
     };
     let (first, second) = (shapes(0), shapes(100));
     assert!(second < first + SLACK, "{} bytes more after 100 shapes again", second - first);
+}
+
+/// The compiled step of a loop does not depend on its length: the launches, kernels and buffers are
+/// the same.
+#[test]
+fn the_plan_of_a_recurrent_layer_does_not_depend_on_its_length() {
+    use tile_compiler::lower::{Bindings, Targets, train};
+    use tile_compiler::profile::Profile;
+    let source = "model Lstm(X[N, T, 8]) -> (Y) { Y = X |> LSTM(16) |> Dense(1); }
+        train Lstm { loss = MeanSquaredError(); optimizer = Adam(); }";
+    let model = Model::compile(source).unwrap();
+    let sizes = |length: usize| {
+        let mut bindings = Bindings { training: true, ..Bindings::default() };
+        bindings.sizes = [("N".to_owned(), 4), ("T".to_owned(), length)].into();
+        let mut targets = Targets::default();
+        targets.types.insert("Y".to_owned(), TensorType::new(DType::F32, [4, 1]));
+        let mut graph = train(model.program(), None, &bindings, &targets).unwrap().graph;
+        tile_compiler::pipeline::optimise(&mut graph);
+        [Profile::generic(), Device::cpu().profile()].map(|profile| {
+            let plan = tile_compiler::pipeline::plan(&graph, &profile).unwrap();
+            let loops: Vec<usize> = plan.loops.iter().map(|around| around.steps.len()).collect();
+            (plan.routines.len(), plan.steps.len(), plan.buffers.len(), loops)
+        })
+    };
+    let short = sizes(200);
+    assert_eq!(short, sizes(2000));
+    assert!(short.iter().all(|(.., loops)| loops.len() == 2), "{short:?}");
 }

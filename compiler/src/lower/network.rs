@@ -107,7 +107,7 @@ pub enum Expected {
     /// Whole numbers from `low` up to, but not including, `high`, and also `ignored`. `None` if
     /// there is no such bound.
     Whole { low: Option<i64>, high: Option<i64>, ignored: Option<f64> },
-    /// Numbers from `low` to `high`, both included.
+    /// Numbers from `low` to `high`, both included, but for rounding.
     Between { low: f64, high: f64 },
 }
 
@@ -120,7 +120,11 @@ impl Expected {
                 let is_below = high.is_none_or(|high| number < high as f64);
                 (number.fract() == 0.0 && is_above && is_below) || ignored == Some(number)
             }
-            Expected::Between { low, high } => (low..=high).contains(&number),
+            // Shares that were computed in f32 may be off by their rounding.
+            Expected::Between { low, high } => {
+                let margin = 1e-5 * (high - low);
+                (low - margin..=high + margin).contains(&number)
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ impl Trainer {
             tensors
                 .extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
         }
-        // Loaded values are kept if no step has been compiled since.
+        // Loaded values that no step has taken are kept.
         tensors.extend(self.steps.waiting());
         let [epoch, seen] = [self.epoch, self.seen].map(|count| count as i64);
         let (samples, batch) = (self.begun.0 as i64, self.begun.1 as i64);

@@ -134,11 +134,11 @@ impl Trainer {
     /// Those of the device, and [`Error::Data`] if a token id is out of the model's range.
     pub fn predict(&mut self, data: &dyn Dataset, batch_size: usize) -> Result<Outputs, Error> {
         self.wait()?;
-        let data = &self.typed(data, batch_size);
+        let last = self.programs.len().saturating_sub(1);
+        let data = &self.typed_from(last, data, batch_size);
         let columns = data.columns();
         let samples = numbers(data.len())?;
         let first = batch_size.max(1).min(samples.len());
-        let last = self.programs.len().saturating_sub(1);
         let ranges = match first {
             0 => Vec::new(),
             _ => self.step(last, Mode::Predict, &columns, first)?.ranges.clone(),

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! - At most [`MOST`] steps of each model are kept.
+//! - At most [`MOST`] steps for each model are kept, of all models together.
 //! - The weights are on the device, in the active step, which is the last one, or in the store. The
 //!   host has only the values that the next step with such a weight takes.
 
@@ -174,14 +174,18 @@ impl Steps {
         self.steps.last_mut().ok_or_else(|| Error::internal("there is no step"))
     }
 
-    /// Returns the last used step of the program `number`, now active. `None` if it has no step.
+    /// Returns the last used training step of the program `number`, now active. `None` if it has
+    /// none.
     pub fn recall(
         &mut self,
         programs: &[Program],
         number: usize,
         seed: u64,
     ) -> Result<Option<&mut Step>, Error> {
-        let last = self.steps.iter().rfind(|step| step.key.program == number);
+        let last = self
+            .steps
+            .iter()
+            .rfind(|step| step.key.program == number && step.key.mode == Mode::Train);
         let key = last.map(|step| step.key.clone());
         key.map(|key| self.get(programs, key, seed)).transpose()
     }
@@ -224,13 +228,16 @@ impl Steps {
         }
     }
 
-    /// Returns the values of a file loaded before any step was compiled, sorted by the paths of
-    /// their weights.
+    /// Returns the loaded values that no compiled step has taken: of models without steps, or of all
+    /// before the first step. They are sorted by the paths of their weights.
     pub fn waiting(&self) -> Vec<(String, Tensor)> {
         let is_known = self.known.iter().any(|weights| !weights.is_empty());
         let loaded = self.loaded.iter().filter(|_| !is_known).flat_map(Loaded::values);
+        let known: HashSet<&str> =
+            self.weights().into_iter().map(|weight| weight.path.as_str()).collect();
+        let given = self.given.iter().filter(|(path, _)| !known.contains(path.as_str()));
         let mut values: Vec<_> =
-            loaded.map(|(path, value)| (path.clone(), value.clone())).collect();
+            loaded.chain(given).map(|(path, value)| (path.clone(), value.clone())).collect();
         values.sort_by(|(a, _), (b, _)| a.cmp(b));
         values
     }
@@ -296,6 +303,15 @@ impl Steps {
             let value = value
                 .ok_or_else(|| Error::Weights(weights::not_made(&options.sources[file], &path)))?;
             self.given.insert(path, value);
+        }
+        if all && !with_optimizer {
+            // They wait for the first step of training.
+            for file in files {
+                let entries = file.entries.tensors.into_iter().zip(file.values);
+                let of_training = entries.filter(|((name, _), _)| name.starts_with("train."));
+                let values = of_training.filter_map(|((name, _), value)| Some((name, value?)));
+                self.given.extend(values);
+            }
         }
         self.report = report;
         Ok(())

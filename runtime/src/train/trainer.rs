@@ -1,6 +1,7 @@
-//! [`Trainer`]: trains a model, or several in turn. Evaluation is in [`super::evaluation`].
+//! [`Trainer`]: trains a model, or several in turn. Evaluation is in [`super::evaluate`].
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use tile_compiler::lower::{Network, Role, Settings, Weight, WeightKind};
 use tile_compiler::pipeline::Options;
@@ -33,7 +34,7 @@ const ADAPTED_TOGETHER: usize = 1 << 14;
 pub(super) struct Begun {
     /// The number of the program among those that are trained in turn.
     program: usize,
-    batch: Vec<Tensor>,
+    batch: Arc<[Tensor]>,
     columns: Vec<Column>,
     samples: usize,
     /// The samples that are done after this step, the last one on its batch, else 0.
@@ -55,8 +56,9 @@ pub struct Trainer {
     pub(super) steps: Steps,
     /// The training steps submitted, and not known to be done.
     pub(super) running: VecDeque<(Begun, Watched)>,
-    /// The column types for the program, by those of the data: see [`super::types`].
-    pub(super) types: HashMap<Vec<Column>, Vec<Column>>,
+    /// The column types for the programs from a number on, by that and by those of the data: see
+    /// [`super::types`].
+    pub(super) types: HashMap<(usize, Vec<Column>), Vec<Column>>,
     /// The seed of all random numbers.
     pub(super) seed: u64,
     /// The number of batches trained on.
@@ -299,7 +301,7 @@ impl Trainer {
         self.wait()?;
         let data = self.typed(data, batch_size);
         let samples = numbers(batch_size.min(data.len()))?;
-        let batch = data.batch(&samples)?;
+        let batch = data.batch(&samples)?.into();
         let (columns, samples) = (data.columns(), samples.len());
         let program = self.programs.len().saturating_sub(1);
         let (number, rate) = (self.step, self.rate);
@@ -318,11 +320,12 @@ impl Trainer {
         let (number, rate) = (self.step, self.rate);
         let counts: Vec<u64> = self.programs.iter().map(|program| program.steps).collect();
         let all: u64 = counts.iter().sum();
+        let (batch, columns): (Arc<[Tensor]>, _) = (batch.into(), data.columns());
         let mut turn = number * all;
         for (program, count) in counts.into_iter().enumerate() {
             for own in number * count..(number + 1) * count {
                 let is_last = turn + 1 == (number + 1) * all;
-                let (batch, columns) = (batch.clone(), data.columns());
+                let (batch, columns) = (batch.clone(), columns.clone());
                 let done = if is_last { samples } else { 0 };
                 let begun =
                     Begun { program, batch, columns, samples, done, number, turn, own, rate };
@@ -370,8 +373,8 @@ impl Trainer {
     /// Waits for all submitted steps.
     ///
     /// # Errors
-    /// If a loss is not finite. That step and those after it have changed nothing, and do not
-    /// count.
+    /// If a loss is not finite. That step and those after it have changed nothing. Its batch does not
+    /// count, though models that are trained in turn may have made steps on it before.
     pub(super) fn wait(&mut self) -> Result<(), Error> {
         while !self.running.is_empty() {
             self.look()?;

@@ -147,12 +147,22 @@ impl Trainer {
     /// Returns the data with the column types that the program takes, for batches of `batch_size`
     /// samples.
     pub(super) fn typed<'a>(&mut self, data: &'a dyn Dataset, batch_size: usize) -> Typed<'a> {
-        let stored = data.columns();
+        self.typed_from(0, data, batch_size)
+    }
+
+    /// Returns the data with the column types that the programs from the number `first` on take.
+    pub(super) fn typed_from<'a>(
+        &mut self,
+        first: usize,
+        data: &'a dyn Dataset,
+        batch_size: usize,
+    ) -> Typed<'a> {
+        let stored = (first, data.columns());
         if let Some(columns) = self.types.get(&stored) {
             return Typed { data, columns: columns.clone() };
         }
         let samples = batch_size.min(data.len());
-        let mut columns = stored.clone();
+        let mut columns = stored.1.clone();
         for column in &mut columns {
             if column.role == ColumnRole::Target && column.ty.dtype == DType::F64 {
                 column.ty.dtype = DType::F32;
@@ -160,14 +170,14 @@ impl Trainer {
         }
         // A column of several programs is f32 if all of them take it so.
         let mut keeps = vec![false; columns.len()];
-        for number in 0..self.programs.len() {
-            for (column, dtype) in taken(&self.programs, number, &stored, samples) {
+        for number in first..self.programs.len() {
+            for (column, dtype) in taken(&self.programs, number, &stored.1, samples) {
                 keeps[column] |= dtype != DType::F32;
                 columns[column].ty.dtype = dtype;
             }
         }
         for (number, _) in keeps.into_iter().enumerate().filter(|(_, keeps)| *keeps) {
-            columns[number].ty.dtype = stored[number].ty.dtype;
+            columns[number].ty.dtype = stored.1[number].ty.dtype;
         }
         self.types.insert(stored, columns.clone());
         Typed { data, columns }
