@@ -40,7 +40,8 @@ pub struct Run {
     factors: Option<DType>,
     #[command(flatten)]
     weights: WeightsOptions,
-    /// Fill inputs without a value with random values, and initialise the weights
+    /// Fill inputs without a value with random values, and initialise the weights. This is also the
+    /// seed of the program's random numbers
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
     #[command(flatten)]
@@ -94,6 +95,7 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         }
         initialise(arguments.random, &source, &mut session, &missing)?;
     }
+    session.seed(seed, 0).map_err(|error| source.failed(&error))?;
     let started = Instant::now();
     let outputs = match &arguments.trace {
         Some(path) => traced(&mut session, inputs, &source, &device, path, terminal)?,

@@ -5,6 +5,7 @@ mod batches;
 mod samples;
 
 use std::fmt::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -37,7 +38,7 @@ pub struct Predict {
     weights: WeightsOptions,
     /// Show this many of the most probable classes
     #[arg(long, value_name = "K")]
-    top: Option<usize>,
+    top: Option<NonZeroUsize>,
     /// The names of the classes, one a line [default: those that were saved with the weights, or
     /// ImageNet's for 1,000 classes]
     #[arg(long, value_name = "FILE")]
@@ -76,7 +77,7 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
     };
     let pixels = pixels_as_trained(arguments.pictures, &trained, terminal);
     let signature = Signature::of(&sizes, &source)?;
-    let samples = samples::read(arguments, &signature, pixels, &trained.columns, terminal)?;
+    let samples = samples::read(arguments, &signature, pixels, &trained.columns.inputs, terminal)?;
     let scores = Scores::of_model(&source.model, sizes.entry.as_deref());
     let batch_size = signature.batch_size((arguments.batch_size as usize).min(samples.len()));
     let mut predictor = Predictor::new(arguments, &sizes, &source, device, signature, batch_size);
@@ -126,7 +127,7 @@ fn classes(
         Some(label) => label.clone(),
         None => class.to_string(),
     };
-    let best = most_probable(probabilities, arguments.top.unwrap_or(1));
+    let best = most_probable(probabilities, arguments.top.map_or(1, NonZeroUsize::get));
     if arguments.json {
         let classes: Vec<serde_json::Value> = best
             .into_iter()
@@ -136,7 +137,12 @@ fn classes(
     }
     let classes: Vec<String> =
         best.iter().map(|(class, score)| format!("{} {score:.4}", label(*class))).collect();
-    escaped(&format!("{}  {}", sample.name, classes.join(", ")), false)
+    in_one_line(&format!("{}  {}", sample.name, classes.join(", ")))
+}
+
+/// Escapes control characters, ends of lines included: names of files and classes may have some.
+fn in_one_line(text: &str) -> String {
+    escaped(text, false).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// Formats `points.csv[0]  0.25 1.5`, or the same as JSON.
@@ -145,5 +151,5 @@ fn values(arguments: &Predict, sample: &Sample, row: &[f64]) -> String {
         return json!({ "input": sample.name, "values": row }).to_string();
     }
     let values: Vec<String> = row.iter().map(|value| format!("{value:.6}")).collect();
-    format!("{}  {}", escaped(&sample.name, false), values.join(" "))
+    format!("{}  {}", in_one_line(&sample.name), values.join(" "))
 }

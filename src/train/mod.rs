@@ -167,7 +167,7 @@ impl Data {
         let before = trainer.data_description().clone();
         let pixels = pixels_as_trained(arguments.pictures, &before, terminal);
         let is_resumed = arguments.resume.is_some();
-        let columns = if is_resumed { before.columns.clone() } else { Vec::new() };
+        let columns = if is_resumed { before.columns.clone() } else { Default::default() };
         let wanted = Wanted { pixels, classes, columns, ..trainer.wanted() };
         let mut samples = folder::open_for(&arguments.data, &wanted)?;
         terminal.note_unused_data(&samples);
@@ -398,8 +398,12 @@ fn growth(history: &[Epoch]) -> Option<String> {
 fn class_weight(text: &str) -> Result<(String, f32), String> {
     let (class, weight) =
         text.rsplit_once('=').ok_or("it is not of the form CLASS=WEIGHT, as 3=0.5")?;
-    let weight = weight.parse().ok().filter(|weight: &f32| weight.is_finite());
-    Ok((class.to_owned(), weight.ok_or("the weight is not a number")?))
+    let weight: f32 =
+        weight.parse().ok().filter(|w: &f32| w.is_finite()).ok_or("the weight is not a number")?;
+    match weight < 0.0 {
+        true => Err("the weight is negative".to_owned()),
+        false => Ok((class.to_owned(), weight)),
+    }
 }
 
 /// Returns the number of a class, which is given by its name or number.

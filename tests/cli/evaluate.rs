@@ -166,6 +166,14 @@ fn columns_keep_their_names() {
     let all_inside = table.replace('\n', ",1\n").replacen(",1", ",inside", 1);
     fs::write(case.folder.join("ones.csv"), all_inside).unwrap();
     assert_eq!(loss("turned.csv"), loss("ones.csv"));
+    // The target has its name, too: another column that is last is not taken for it.
+    let ones = fs::read_to_string(case.folder.join("ones.csv")).unwrap();
+    let longer = ones.replace('\n', ",7\n").replacen(",7", ",other", 1);
+    fs::write(case.folder.join("longer.csv"), longer).unwrap();
+    assert_eq!(loss("longer.csv"), loss("ones.csv"));
+    let refused = case.run("evaluate", "--data @bare.csv --weights @w.safetensors");
+    let said = "there is no column `inside`, which the model was trained on: there are x, y";
+    assert!(refused.code == 1 && refused.err.contains(said), "{}", refused.err);
     fs::write(
         case.folder.join("named.csv"),
         rows(&|x, y| format!("{x},{y}\n")).replacen('y', "z", 1),

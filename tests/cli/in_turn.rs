@@ -59,8 +59,8 @@ fn points(name: &str) -> Points {
 
 /// Returns the outputs of the generator with the weights in a file: its points, and what the
 /// discriminator says of them.
-fn drawn(case: &Points, weights: &str) -> Vec<Value> {
-    let options = format!("--entry Generate --weights {weights} --random 1 --json");
+fn drawn(case: &Points, weights: &str, seed: u32) -> Vec<Value> {
+    let options = format!("--entry Generate --weights {weights} --random {seed} --json");
     let run = case.run("run", &options).ok();
     let outputs: Value = serde_json::from_str(run.text()).unwrap();
     ["Point", "Fake"].map(|name| find(&outputs, name)).to_vec()
@@ -91,7 +91,8 @@ fn adversaries_are_trained_and_resumed() {
     assert_eq!(keys, [&results[..], &["epoch", "seconds"], &validated].concat());
     case.run("train", &format!("{data} --save @part.npz --epochs 2")).ok();
     case.run("train", &format!("{data} --resume @part.npz --save @part.npz")).ok();
-    assert_eq!(drawn(&case, "@whole.npz"), drawn(&case, "@part.npz"));
+    assert_eq!(drawn(&case, "@whole.npz", 1), drawn(&case, "@part.npz", 1));
+    assert_ne!(drawn(&case, "@whole.npz", 1)[0], drawn(&case, "@whole.npz", 2)[0]);
     let evaluated = case.run("evaluate", "--data @points.csv --weights @whole.npz").ok();
     assert!(evaluated.text().contains("\nGenerate.loss           0."), "{}", evaluated.text());
     let one = "--data @points.csv --weights @whole.npz --entry Generate";
@@ -100,7 +101,7 @@ fn adversaries_are_trained_and_resumed() {
     case.run("train", &format!("{data} --entry Discriminate --weights @whole.npz --save @one.npz"))
         .ok();
     let ([point, fake], [point_of_one, fake_of_one]) =
-        (&drawn(&case, "@whole.npz")[..], &drawn(&case, "@one.npz")[..])
+        (&drawn(&case, "@whole.npz", 1)[..], &drawn(&case, "@one.npz", 1)[..])
     else {
         panic!("two outputs")
     };

@@ -32,7 +32,7 @@ use super::{idx, named, table};
 use crate::error::{Error, Source};
 use crate::files::{Allowance, npy, open_file};
 use crate::model::Declared;
-use crate::train::{ColumnRole, Dataset};
+use crate::train::{ColumnRole, Dataset, TableColumns};
 
 /// Samples for training and, if they are separate, for tests.
 pub struct Samples {
@@ -42,8 +42,8 @@ pub struct Samples {
     pub classes: Vec<String>,
     /// The names of arrays and folders that belong to no input or output.
     pub unused: Vec<String>,
-    /// The names of a table's columns that are the input, if they differ. Otherwise empty.
-    pub columns: Vec<String>,
+    /// The columns of a table.
+    pub columns: TableColumns,
     /// Whether inputs are pictures.
     pub has_pictures: bool,
     /// Notes about files and folders that were skipped.
@@ -57,7 +57,7 @@ impl Samples {
             test,
             classes: Vec::new(),
             unused: Vec::new(),
-            columns: Vec::new(),
+            columns: TableColumns::default(),
             has_pictures: false,
             notes: Vec::new(),
         }
@@ -85,9 +85,8 @@ pub struct Wanted {
     pub classes: Vec<String>,
     /// The scale of the pixel values of pictures that are inputs.
     pub pixels: Pixels,
-    /// The columns of a table that are the input, by their names. If they are empty, all columns
-    /// but the target and the weight are.
-    pub columns: Vec<String>,
+    /// The columns of a table, as far as they are known.
+    pub columns: TableColumns,
 }
 
 /// Opens a folder or file.
@@ -157,7 +156,7 @@ pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
     }
     if let Some(file) = only(path, &tables)? {
         let table = table::read(file, &wanted.columns)?;
-        let columns = table.input_names();
+        let columns = table.table_columns();
         return Ok(Samples { columns, ..Samples::new(Box::new(table), None) });
     }
     if let Some(parts) = parts {

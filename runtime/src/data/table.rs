@@ -14,7 +14,7 @@ use tile_lang::{did_you_mean, listed};
 
 use crate::error::Error;
 use crate::files::{Allowance, Counted};
-use crate::train::{Arrays, Column, ColumnRole, Dataset};
+use crate::train::{Arrays, Column, ColumnRole, Dataset, TableColumns};
 
 /// A header and rows of numbers. All numbers are finite as f32.
 struct Table {
@@ -30,14 +30,15 @@ pub struct TableSamples {
     arrays: Arrays,
     path: PathBuf,
     starts: Vec<u64>,
-    inputs: Vec<String>,
+    columns: TableColumns,
 }
 
 impl TableSamples {
-    /// Returns the names of the columns that are the input, in order. Empty if two are the same.
-    pub fn input_names(&self) -> Vec<String> {
-        let differ = self.inputs.iter().collect::<BTreeSet<_>>().len() == self.inputs.len();
-        if differ { self.inputs.clone() } else { Vec::new() }
+    /// Returns the columns by their names.
+    pub fn table_columns(&self) -> TableColumns {
+        let TableColumns { inputs, target } = self.columns.clone();
+        let differ = inputs.iter().collect::<BTreeSet<_>>().len() == inputs.len();
+        TableColumns { inputs: if differ { inputs } else { Vec::new() }, target }
     }
 }
 
@@ -186,23 +187,27 @@ impl Table {
     }
 }
 
-/// Reads samples. The inputs are the columns called `columns`, or all others than the target and
-/// the weight if there are no names. The input is f32 with one element per input column. The target
-/// is i32 if all its values are integers, else f32.
+/// Reads samples. The inputs and the target are the columns with the names of `known`. Without a
+/// name the target is found by its usual names, or else last, and the inputs are all others. The
+/// input is f32 with one element per input column. The target is i32 if all its values are
+/// integers, else f32.
 ///
 /// # Errors
 /// Returns [`Error::Data`] with the file, the line and the column. NaN is an error, too.
-pub fn read(path: &Path, columns: &[String]) -> Result<TableSamples, Error> {
+pub fn read(path: &Path, known: &TableColumns) -> Result<TableSamples, Error> {
     let failed = |what: &str| Error::data(format!("{}: {what}", path.display()));
     let table = Table::read(path)?;
     let mut roles = table.roles();
-    if !columns.is_empty() {
-        roles.inputs = table.columns(path, columns)?;
+    if !known.inputs.is_empty() {
+        roles.inputs = table.columns(path, &known.inputs)?;
         let is_other = |number: &usize| !roles.inputs.contains(number);
         // The last column is the target if it is no input, else the last that is none.
         let last =
             || (0..table.header.len()).rev().find(|n| is_other(n) && Some(*n) != roles.weight);
-        roles.target = roles.target.filter(is_other).or_else(last);
+        roles.target = match &known.target {
+            Some(name) => table.columns(path, std::slice::from_ref(name))?.pop(),
+            None => roles.target.filter(is_other).or_else(last),
+        };
     }
     let Some(target) = roles.target.filter(|_| !roles.inputs.is_empty()) else {
         return Err(failed(
@@ -224,8 +229,11 @@ pub fn read(path: &Path, columns: &[String]) -> Result<TableSamples, Error> {
         }
         None => samples,
     };
-    let inputs = table.names(&roles.inputs);
-    Ok(TableSamples { arrays, path: path.to_owned(), starts: table.starts, inputs })
+    let columns = TableColumns {
+        inputs: table.names(&roles.inputs),
+        target: table.header.get(target).map(str::to_owned),
+    };
+    Ok(TableSamples { arrays, path: path.to_owned(), starts: table.starts, columns })
 }
 
 /// Reads inputs for prediction as f32[rows, columns]: the columns called `columns`. If there are no
@@ -284,7 +292,7 @@ mod tests {
         let path = folder.join("points.csv");
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            read(&path, &[])
+            read(&path, &TableColumns::default())
                 .map(|samples| (format!("{:?}", samples.arrays), samples.place(1)))
                 .map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE"))
         };

@@ -14,12 +14,20 @@ use crate::error::Error;
 pub struct DataDescription {
     /// The name of the scale of pixel values, if there are pictures.
     pub pictures: Option<String>,
-    /// The names of the columns of a table that are the input, in order.
-    pub columns: Vec<String>,
+    /// The columns of a table.
+    pub columns: TableColumns,
     /// The number of samples, including those for validation. 0 if it is unknown.
     pub samples: usize,
     /// The fraction of the samples that is left out for validation.
     pub validation: Option<f64>,
+}
+
+/// The columns of a table that a model is trained on, by their names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableColumns {
+    /// The columns that are the input, in order. Empty if they are unknown, or two have one name.
+    pub inputs: Vec<String>,
+    pub target: Option<String>,
 }
 
 impl DataDescription {
@@ -47,16 +55,28 @@ impl DataDescription {
 
     pub(super) fn to_json(&self) -> Value {
         let DataDescription { pictures, columns, samples, validation } = self;
-        json!({ "pictures": pictures, "columns": columns, "samples": samples, "validation": validation })
+        let TableColumns { inputs, target } = columns;
+        json!({
+            "pictures": pictures,
+            "columns": inputs,
+            "target": target,
+            "samples": samples,
+            "validation": validation,
+        })
     }
 
     /// Reads JSON. Parts that are missing or of another form have their defaults.
     pub(super) fn of_json(text: &[u8]) -> DataDescription {
         let value: Value = serde_json::from_slice(text).unwrap_or_default();
-        let columns = value["columns"].as_array().into_iter().flatten();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let inputs = value["columns"].as_array().into_iter().flatten();
+        let columns = TableColumns {
+            inputs: inputs.filter_map(text).collect(),
+            target: text(&value["target"]),
+        };
         DataDescription {
-            pictures: value["pictures"].as_str().map(str::to_owned),
-            columns: columns.filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            pictures: text(&value["pictures"]),
+            columns,
             samples: value["samples"].as_u64().map_or(0, |samples| samples as usize),
             validation: value["validation"].as_f64(),
         }

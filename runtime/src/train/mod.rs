@@ -44,7 +44,7 @@ pub use checked::check_input;
 pub use checkpoint::saved_classes;
 pub use classes::{Scores, most_probable};
 pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
-pub use description::{DataDescription, saved_description};
+pub use description::{DataDescription, TableColumns, saved_description};
 pub use fit::{Epoch, Fit, Progress, Validation};
 pub use log::Log;
 pub use reading::Reading;

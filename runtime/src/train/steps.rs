@@ -228,8 +228,8 @@ impl Steps {
         }
     }
 
-    /// Returns the loaded values that no compiled step has taken: of models without steps, or of all
-    /// before the first step. They are sorted by the paths of their weights.
+    /// Returns the loaded values that no compiled step has taken: of models without steps, or of
+    /// all before the first step. They are sorted by the paths of their weights.
     pub fn waiting(&self) -> Vec<(String, Tensor)> {
         let is_known = self.known.iter().any(|weights| !weights.is_empty());
         let loaded = self.loaded.iter().filter(|_| !is_known).flat_map(Loaded::values);

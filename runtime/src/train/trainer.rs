@@ -373,8 +373,8 @@ impl Trainer {
     /// Waits for all submitted steps.
     ///
     /// # Errors
-    /// If a loss is not finite. That step and those after it have changed nothing. Its batch does not
-    /// count, though models that are trained in turn may have made steps on it before.
+    /// If a loss is not finite. That step and those after it have changed nothing. Its batch does
+    /// not count, though models that are trained in turn may have made steps on it before.
     pub(super) fn wait(&mut self) -> Result<(), Error> {
         while !self.running.is_empty() {
             self.look()?;

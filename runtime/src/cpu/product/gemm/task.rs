@@ -84,8 +84,8 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         }
     }
 
-    /// Makes the sums where they stay. The store has given these places to this task: the first is at
-    /// `c`, a row has `stride` elements, and the columns are whole vectors.
+    /// Makes the sums where they stay. The store has given these places to this task: the first is
+    /// at `c`, a row has `stride` elements, and the columns are whole vectors.
     fn run_in_place(&self, c: *mut T, stride: usize) {
         let nc = self.columns_together();
         let [packed, edge] = self.packed_elements();
