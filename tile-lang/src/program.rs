@@ -119,8 +119,8 @@ impl Program {
         self.written_functions().iter().find(is_of_model)
     }
 
-    /// Returns the main file's models with a `train` block, which may be in an imported file, in the
-    /// order of their blocks. They are trained in turn.
+    /// Returns the main file's models with a `train` block, which may be in an imported file, in
+    /// the order of their blocks. They are trained in turn.
     pub fn trained_in_turn(&self) -> Vec<&Function> {
         let models = self.functions().iter().filter(|model| model.kind == FunctionKind::Model);
         let block = |model| Some((self.training(model)?.span.start, model));
