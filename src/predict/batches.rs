@@ -23,7 +23,7 @@ pub struct Predictor<'a> {
     signature: Signature,
     batch_size: usize,
     compiled: Option<Compiled>,
-    /// Whether the output of a sample has several axes, and so is no list of classes, as in a
+    /// True if the output of a sample has several axes, and so is no list of classes, as in a
     /// segmentation.
     is_map: bool,
 }

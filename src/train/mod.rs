@@ -162,11 +162,10 @@ impl Data {
         terminal: &Terminal,
     ) -> Result<Data, Error> {
         // Weights of another task may name other classes.
-        let classes =
-            if arguments.resume.is_some() { trainer.classes().to_vec() } else { Vec::new() };
+        let is_resumed = arguments.resume.is_some();
+        let classes = if is_resumed { trainer.classes().to_vec() } else { Vec::new() };
         let before = trainer.data_description().clone();
         let pixels = pixels_as_trained(arguments.pictures, &before, terminal);
-        let is_resumed = arguments.resume.is_some();
         let columns = if is_resumed { before.columns.clone() } else { Default::default() };
         let wanted = Wanted { pixels, classes, columns, ..trainer.wanted() };
         let mut samples = folder::open_for(&arguments.data, &wanted)?;

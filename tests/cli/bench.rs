@@ -1,5 +1,7 @@
 //! `tilec bench`: the format of its output. No test depends on speed.
 
+use std::path::Path;
+
 use insta::assert_snapshot;
 
 use crate::tilec::{Run, devices, empty_folder, program, tilec};
@@ -46,20 +48,9 @@ fn values(line: &str) -> Vec<&str> {
 
 #[test]
 fn json() {
-    let small = [
-        "bench",
-        "softmax",
-        "--dim",
-        "N=4",
-        "--dim",
-        "C=8",
-        "--iterations",
-        "3",
-        "--json",
-        "--device",
-    ];
+    let small = "bench softmax --dim N=4 --dim C=8 --iterations 3 --json --device";
     for &device in devices() {
-        let run = tilec(small.iter().chain([&device])).ok();
+        let run = tilec(small.split(' ').chain([device])).ok();
         let lines: Vec<&str> = run.text().lines().collect();
         assert_eq!(lines.len(), 1);
         let values = values(lines[0]);
@@ -329,19 +320,16 @@ fn sizes(run: &Run) -> Vec<String> {
     run.text().lines().map(size).collect()
 }
 
+/// Measures products of growing size, and draws them.
+fn swept(picture: &Path) -> Run {
+    let words = "bench matmul --iterations 1 --json --plot".split(' ');
+    tilec(words.chain([picture.to_str().unwrap()]))
+}
+
 #[test]
 fn sweep() {
     let picture = empty_folder("sweep").join("matmul.svg");
-    let run = tilec([
-        "bench",
-        "matmul",
-        "--iterations",
-        "1",
-        "--json",
-        "--plot",
-        picture.to_str().unwrap(),
-    ])
-    .ok();
+    let run = swept(&picture).ok();
     assert_eq!(
         sizes(&run),
         ["matmul M=K=N=256", "matmul M=K=N=512", "matmul M=K=N=1024", "matmul M=K=N=2048"]
@@ -352,15 +340,7 @@ fn sweep() {
 #[test]
 fn sweep_into_no_folder() {
     let picture = empty_folder("sweep_into_no_folder").join("no_such_folder").join("matmul.svg");
-    let run = tilec([
-        "bench",
-        "matmul",
-        "--iterations",
-        "1",
-        "--json",
-        "--plot",
-        picture.to_str().unwrap(),
-    ]);
+    let run = swept(&picture);
     // The error comes before the measurements, which would be lost.
     assert_eq!((run.code, run.text()), (1, ""));
     assert_snapshot!(run.err.replace(picture.to_str().unwrap(), "matmul.svg"), @"error: cannot write matmul.svg: No such file or directory (os error 2)");

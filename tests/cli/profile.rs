@@ -8,22 +8,14 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
+/// The profile of a small workload.
+const SMALL: &str = "bench softmax --dim N=4 --dim C=8 --iterations 1 --profile";
+
 #[test]
 fn a_line_for_each_step() {
     for &device in devices() {
-        let small = [
-            "bench",
-            "softmax",
-            "--dim",
-            "N=4",
-            "--dim",
-            "C=8",
-            "--iterations",
-            "1",
-            "--json",
-            "--profile",
-        ];
-        let run = tilec(small.iter().chain(&["--device", device])).ok();
+        let small = SMALL.split(' ').chain(["--json", "--device", device]);
+        let run = tilec(small).ok();
         let lines = lines(run.text());
         if ["reference", "check"].contains(&device) {
             assert_eq!(lines.len(), 1, "{device}");
@@ -81,18 +73,7 @@ fn a_line_for_each_step_of_training() {
 
 #[test]
 fn a_table() {
-    let run = tilec([
-        "bench",
-        "softmax",
-        "--dim",
-        "N=4",
-        "--dim",
-        "C=8",
-        "--iterations",
-        "1",
-        "--profile",
-    ])
-    .ok();
+    let run = tilec(SMALL.split(' ')).ok();
     let lines: Vec<&str> = run.text().lines().collect();
     assert!(lines[2].starts_with("  step  value  kernel "), "{}", run.text());
     let is_step = |line: &&&str| {

@@ -22,32 +22,12 @@ fn the_default_is_saved_and_used() {
     );
     assert!(saved.err.contains("`reference` is the default device from now on"), "{}", saved.err);
     assert!(line(run(&["setup", "--show"])).starts_with("reference, by "));
-    let measured = line(run(&[
-        "bench",
-        "softmax",
-        "--dim",
-        "N=1",
-        "--dim",
-        "C=2",
-        "--iterations",
-        "1",
-        "--json",
-    ]));
+    let small: Vec<&str> =
+        "bench softmax --dim N=1 --dim C=2 --iterations 1 --json".split(' ').collect();
+    let measured = line(run(&small));
     assert!(measured.contains("\"device\":\"reference\""), "{measured}");
     // The option comes first, then the variable.
-    let named = [
-        "bench",
-        "softmax",
-        "--dim",
-        "N=1",
-        "--dim",
-        "C=2",
-        "--iterations",
-        "1",
-        "--json",
-        "--device",
-        "cpu",
-    ];
+    let named = [&small[..], &["--device", "cpu"]].concat();
     assert!(line(run(&named)).contains("\"device\":\"cpu\""));
     run(&["setup", "--device", "cpu"]).ok();
     let devices = line(run(&["devices"]));

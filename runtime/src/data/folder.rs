@@ -44,7 +44,7 @@ pub struct Samples {
     pub unused: Vec<String>,
     /// The columns of a table.
     pub columns: TableColumns,
-    /// Whether inputs are pictures.
+    /// True if inputs are pictures.
     pub has_pictures: bool,
     /// Notes about files and folders that were skipped.
     pub notes: Vec<String>,

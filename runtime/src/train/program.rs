@@ -34,7 +34,7 @@ pub(super) struct Program {
     pub common: [Vec<String>; 2],
     /// The number of steps on each batch.
     pub steps: u64,
-    /// Whether the model has a hyper-parameter for the number of samples, which is not set.
+    /// True if the model has a hyper-parameter for the number of samples, which is not set.
     takes_batch_size: bool,
 }
 
