@@ -21,9 +21,10 @@ while [ $# -gt 0 ]; do
 done
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(cargo fuzz list)
 
-# An input may take 2 seconds and 1 GB; the sanitizer multiplies both.
-limits=(-timeout=2 -rss_limit_mb=1024 -malloc_limit_mb=1024)
-[ "$sanitizer" = none ] || limits=(-timeout=20 -rss_limit_mb=4096 -malloc_limit_mb=1024)
+# An input may take 10 seconds and 1 GB; the sanitizer multiplies both. The compiler itself refuses
+# programs that it expects to take over 2 seconds, and instrumented code on a busy machine is slower.
+limits=(-timeout=10 -rss_limit_mb=1024 -malloc_limit_mb=1024)
+[ "$sanitizer" = none ] || limits=(-timeout=40 -rss_limit_mb=4096 -malloc_limit_mb=1024)
 
 # Folders of inputs to begin with: the target's own, and inputs of the tests.
 seeds() {

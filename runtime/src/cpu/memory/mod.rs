@@ -5,7 +5,7 @@
 //! next, and `caches` tells how much memory is near.
 
 mod caches;
-#[expect(unsafe_code, reason = "prefetches")]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "prefetches"))]
 mod elements;
 #[expect(unsafe_code, reason = "an operand may be memory that an output overwrites")]
 mod operand;
