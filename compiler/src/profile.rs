@@ -44,7 +44,9 @@ pub struct Profile {
 /// The properties of a processor that decide native programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor {
-    /// Bytes of the second-level cache of one core, and of the last-level cache.
+    /// Bytes of the first-level data cache and the second-level cache of one core, and of the
+    /// last-level cache.
+    pub first_cache: usize,
     pub second_cache: usize,
     pub last_cache: usize,
     /// True if sums of products are computed term by term.
@@ -53,8 +55,12 @@ pub struct Processor {
 
 impl Processor {
     /// A usual processor.
-    pub const USUAL: Processor =
-        Processor { second_cache: 512 << 10, last_cache: 32 << 20, exact: false };
+    pub const USUAL: Processor = Processor {
+        first_cache: 32 << 10,
+        second_cache: 512 << 10,
+        last_cache: 32 << 20,
+        exact: false,
+    };
 }
 
 /// A product of square matrices that all invocations of a subgroup compute together.

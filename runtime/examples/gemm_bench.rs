@@ -73,7 +73,7 @@ fn matmul(m: usize, n: usize, k: usize, threads: usize) {
     let (left, right) =
         (Places::matrix((m, k as isize), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
     let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
-    let size = Size::new(1, m, n, k, 4);
+    let size = Size::usual(1, m, n, k, 4);
     let run = || {
         // SAFETY: rows follow each other, and there is one product of one batch.
         let store = unsafe { Rows::new(&mut c, 0, n) };
@@ -114,7 +114,7 @@ fn conv2d(size: usize, inputs: usize, outputs: usize, threads: usize) {
             (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
         // SAFETY: rows follow each other, and there is one product of one batch.
         let store = unsafe { Rows::new(&mut c, 0, n) };
-        gemm(Size::new(1, m, n, k, 4), &left, &right, &store);
+        gemm(Size::usual(1, m, n, k, 4), &left, &right, &store);
     };
     let (ours, theirs) = best_of(run, || peer(1024, 1024, 1024, &a, &b, &mut d, threads));
     let flops = 2.0 * (m * n * k) as f64;

@@ -81,6 +81,7 @@
 mod address;
 mod analysis;
 mod attention;
+mod blocks;
 mod chain;
 mod code;
 mod direct;
@@ -102,6 +103,7 @@ mod winograd;
 
 pub use address::Address;
 pub use attention::{Attention, Block};
+pub use blocks::{Blocks, PANEL_ROW_BYTES};
 pub use chain::{Chain, Move};
 pub use code::{Code, Relation, WordOp};
 pub use direct::{Direct, Form};

@@ -12,6 +12,7 @@ use crate::profile::Processor;
 use crate::scalar::{Inst, Value};
 
 use super::address::Address;
+use super::blocks::Blocks;
 use super::space::{Lines, Space};
 use super::tape::Tape;
 
@@ -35,10 +36,7 @@ pub struct Product {
     /// Whether the right factor can be packed ahead: nothing else reads its operands, and its
     /// addresses are the same at every step of the loops around the nest.
     pub packs: bool,
-    /// The most bytes of the box of elements that a task copies of a left factor whose rows and
-    /// terms access the same elements, with the sums that wait for the next block of terms. They
-    /// stay in the second-level cache.
-    pub window_bytes: usize,
+    pub blocks: Blocks,
 }
 
 /// The source of a factor's elements.
@@ -76,8 +74,8 @@ impl Product {
         }
         let packs = right.is_alone(nest) && (nest.loops == 0 || right.is_steady(nest));
         let Roles { batch, rows, columns, reduction: terms, .. } = roles;
-        let window_bytes = processor.second_cache / 2;
-        Some(Self { dtype, batch, rows, columns, terms, left, right, packs, window_bytes })
+        let blocks = Blocks::new(processor, nest.points(&terms), dtype.size());
+        Some(Self { dtype, batch, rows, columns, terms, left, right, packs, blocks })
     }
 }
 

@@ -101,6 +101,13 @@ fn broken_programs_are_refused() {
         scatter.key.dtypes.fill(crate::dtype::DType::F32);
     });
     assert!(types.ends_with("reads i32[20]"), "{types}");
+    let empty = fault(DENSE, &|program| {
+        let Implementation::Product(product) = &mut program.implementation else {
+            panic!("a product")
+        };
+        product.blocks.terms = 0;
+    });
+    assert!(empty.ends_with("blocks of 0 terms"), "{empty}");
     let pace = fault(DENSE, &|program| program.extents[0] = 31);
     assert!(pace.ends_with("a space has other extents than its axes"), "{pace}");
 }
@@ -113,5 +120,5 @@ fn wrong_texts_are_refused() {
         text.replacen(from, to, 1).parse::<NativeProgram>().unwrap_err().to_string()
     };
     assert_eq!(refused("product f32", "produce f32"), "line 6: `produce` is not an implementation");
-    assert_eq!(refused("a1]", "a9]"), "line 19: `a9` is not a variable here");
+    assert_eq!(refused("a1]", "a9]"), "line 20: `a9` is not a variable here");
 }

@@ -5,6 +5,11 @@ use tile_compiler::profile::{Processor, Profile};
 
 /// Returns the profile of this processor. An `exact` one computes sums of products term by term.
 pub fn profile(exact: bool) -> Profile {
-    let processor = Processor { second_cache: CACHES.second, last_cache: CACHES.last, exact };
+    let processor = Processor {
+        first_cache: CACHES.first,
+        second_cache: CACHES.second,
+        last_cache: CACHES.last,
+        exact,
+    };
     Profile { processor, ..Profile::cpu() }
 }

@@ -8,6 +8,7 @@ use crate::tensor::TensorType;
 
 use super::super::address::Address;
 use super::super::attention::{Attention, Block};
+use super::super::blocks::Blocks;
 use super::super::direct::{Direct, Form};
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeOutput, NativeProgram, Position};
@@ -196,8 +197,8 @@ impl Cursor<'_> {
     fn product(&mut self, variables: &Variables) -> Parsed<Product> {
         let dtype = self.dtype()?;
         let packs = self.eat("packs");
-        let window_bytes = self.after("window")?;
         self.expect("{")?;
+        let blocks = self.blocks()?;
         let (batch, rows) = (self.axes_after("batch")?, self.axes_after("rows")?);
         let (columns, terms) = (self.axes_after("columns")?, self.axes_after("terms")?);
         self.expect("left")?;
@@ -205,7 +206,19 @@ impl Cursor<'_> {
         self.expect("right")?;
         let right = self.factor(variables)?;
         self.expect("}")?;
-        Ok(Product { dtype, batch, rows, columns, terms, left, right, packs, window_bytes })
+        Ok(Product { dtype, batch, rows, columns, terms, left, right, packs, blocks })
+    }
+
+    fn blocks(&mut self) -> Parsed<Blocks> {
+        let terms = self.after("blocks of")?;
+        self.expect("terms")?;
+        let columns = self.number()?;
+        self.expect("columns")?;
+        let rows = self.number()?;
+        self.expect("rows")?;
+        let finished_bytes = self.after("finished")?;
+        let window_bytes = self.after("window")?;
+        Ok(Blocks { terms, columns, rows, finished_bytes, window_bytes })
     }
 
     fn direct(&mut self, variables: &Variables) -> Parsed<Direct> {

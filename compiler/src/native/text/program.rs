@@ -139,13 +139,16 @@ impl Factor {
 
 impl Product {
     fn text(&self, axes: usize) -> String {
-        let Product { batch, rows, columns, terms, .. } = self;
+        let Product { batch, rows, columns, terms, blocks, .. } = self;
         let lines = [
+            format!("product {}{} {{", self.dtype, flag(self.packs, "packs")),
             format!(
-                "product {}{} window {} {{",
-                self.dtype,
-                flag(self.packs, "packs"),
-                self.window_bytes
+                "blocks of {} terms {} columns {} rows finished {} window {}",
+                blocks.terms,
+                blocks.columns,
+                blocks.rows,
+                blocks.finished_bytes,
+                blocks.window_bytes
             ),
             format!("batch {batch:?} rows {rows:?} columns {columns:?} terms {terms:?}"),
             format!("left {}", self.left.text(axes)),

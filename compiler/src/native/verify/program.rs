@@ -6,6 +6,7 @@ use crate::graph::Aggregation;
 
 use super::super::address::Address;
 use super::super::attention::{Attention, Block};
+use super::super::blocks::PANEL_ROW_BYTES;
 use super::super::direct::Direct;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeProgram, Position};
@@ -126,7 +127,7 @@ impl NativeProgram {
     }
 
     fn product(&self, product: &Product) -> Checked {
-        let Product { batch, rows, columns, terms, dtype, .. } = product;
+        let Product { batch, rows, columns, terms, dtype, blocks, .. } = product;
         ensure(matches!(dtype, DType::F32 | DType::F64), || format!("a product of {dtype}"))?;
         let mut axes: Vec<usize> =
             [batch, rows, columns, terms].into_iter().flatten().copied().collect();
@@ -135,6 +136,8 @@ impl NativeProgram {
         ensure(free == self.places(), || "a product of other places".into())?;
         axes.sort_unstable();
         ensure(axes.windows(2).all(|pair| pair[0] != pair[1]), || "an axis has two roles".into())?;
+        let fits = 1..=PANEL_ROW_BYTES / dtype.size();
+        ensure(fits.contains(&blocks.terms), || format!("blocks of {} terms", blocks.terms))?;
         for factor in [&product.left, &product.right] {
             match factor {
                 Factor::Gathered { address, .. } => self.address(address, *dtype)?,

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 /// Cache sizes in bytes.
 pub struct Caches {
+    /// The first-level data cache of one core.
+    pub first: usize,
     /// The second-level cache of one core.
     pub second: usize,
     /// The last-level cache.
@@ -11,14 +13,14 @@ pub struct Caches {
 }
 
 /// The sizes assumed where the processor does not report them.
-const USUAL: Caches = Caches { second: 512 << 10, last: 32 << 20 };
+const USUAL: Caches = Caches { first: 32 << 10, second: 512 << 10, last: 32 << 20 };
 
 /// The sizes of this machine's caches, clamped to a plausible range.
 pub static CACHES: LazyLock<Caches> = LazyLock::new(|| {
     let size = |level: u8, usual: usize| {
         told(level).map_or(usual, |told| told.clamp(usual / 2, usual * 16))
     };
-    Caches { second: size(2, USUAL.second), last: size(3, USUAL.last) }
+    Caches { first: size(1, USUAL.first), second: size(2, USUAL.second), last: size(3, USUAL.last) }
 });
 
 #[cfg(target_arch = "x86_64")]

@@ -81,9 +81,9 @@ struct Computed {
 impl Contraction {
     /// Prepares a product of the program.
     pub fn new(program: &NativeProgram, product: &Product) -> Self {
-        let Product { dtype, batch, rows, columns, terms, packs, window_bytes, .. } = product;
+        let Product { dtype, batch, rows, columns, terms, packs, blocks, .. } = product;
         let [b, m, n, k] = [batch, rows, columns, terms].map(|axes| program.points(axes));
-        let mut size = Size { window_bytes: *window_bytes, ..Size::new(b, m, n, k, dtype.size()) };
+        let mut size = Size { batch: b, m, n, k, blocks: *blocks };
         let mut left = Side::new(program, [batch, rows, terms], &product.left);
         let mut right = Side::new(program, [batch, columns, terms], &product.right);
         if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) =
@@ -92,7 +92,7 @@ impl Contraction {
         {
             let extents: Vec<usize> = terms.iter().map(|&axis| program.extents[axis]).collect();
             let (order, block) = window.order(&extents);
-            size.block = block;
+            size.blocks.terms = block;
             if let Some(order) = order {
                 **places = places.reordered(&order);
                 **of_right = of_right.reordered(&order);

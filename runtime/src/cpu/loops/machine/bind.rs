@@ -6,7 +6,7 @@ use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number};
 use crate::cpu::vector::strip::{self, ChunkPointer, Code, Op};
 use tile_compiler::graph::Aggregation;
-use tile_compiler::native::{Chain, Code as ChainCode, Move};
+use tile_compiler::native::{Chain, Move};
 use tile_compiler::scalar::Value;
 
 /// The numbers of a register.
@@ -49,7 +49,7 @@ impl Bench {
             Some(last) if last.keep.is_none() => last.keep = to,
             _ => self.ops.push(Op {
                 keep: to,
-                ..Op::new(Code::Chain(ChainCode::Nothing), ChunkPointer::NONE, ChunkPointer::NONE)
+                ..Op::new(Code::Nothing, ChunkPointer::NONE, ChunkPointer::NONE)
             }),
         }
     }
@@ -104,20 +104,20 @@ impl Machine<'_> {
             Move::Apply(code, values) => {
                 let [a, b] = values
                     .map(|value| value.map_or(ChunkPointer::NONE, |v| self.place::<f32>(v, bench)));
-                bench.push(Code::Chain(code), a, b);
+                bench.push(code.into(), a, b);
             }
             Move::Divide(by) => match self.reciprocals(by, bench) {
                 Some([high, low]) => bench.push(Code::DivEvenly, high, low),
                 None => {
                     let a = self.place::<f32>(by, bench);
-                    bench.push(Code::Chain(ChainCode::Div), a, ChunkPointer::NONE);
+                    bench.push(Code::Div, a, ChunkPointer::NONE);
                 }
             },
             Move::Replace { condition, when, by } => {
                 if self.is_uniform(condition) {
                     if (self.value::<Bool>(condition)[0].0 != 0) == when {
                         let by = self.place::<f32>(by, bench);
-                        bench.push(Code::Chain(ChainCode::Take), by, ChunkPointer::NONE);
+                        bench.push(Code::Take, by, ChunkPointer::NONE);
                     }
                     return;
                 }
@@ -133,7 +133,7 @@ impl Machine<'_> {
             Move::Compare(relation, with, value) => {
                 let with = self.place::<f32>(with, bench);
                 let to = self.target(chain, value);
-                bench.push(Code::Relation(relation), with, to);
+                bench.push(relation.into(), with, to);
             }
             Move::Keep(value) => {
                 let past = past && self.sink(value).is_some();

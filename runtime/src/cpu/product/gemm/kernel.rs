@@ -7,12 +7,12 @@
 //! of A and N loads of B feed M·N multiply-adds. Any further instruction takes issue slots from
 //! these if another thread shares the core.
 
-use super::BLOCK_BYTES;
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
 use crate::cpu::vector::level::{self, Level, level};
 use crate::cpu::vector::register::{Portable, Vector};
 use bytemuck::Pod;
+use tile_compiler::native::PANEL_ROW_BYTES;
 
 /// A number type that the micro-kernels multiply: f32 or f64.
 pub trait Float: Pod + Default + Send + Sync + std::ops::Add<Output = Self> {
@@ -24,7 +24,7 @@ pub trait Float: Pod + Default + Send + Sync + std::ops::Add<Output = Self> {
 /// kernels need not compute row addresses, and rows at this distance do not displace each other
 /// from L1.
 pub const fn panel_stride<T>() -> usize {
-    (BLOCK_BYTES + 64) / size_of::<T>()
+    (PANEL_ROW_BYTES + 64) / size_of::<T>()
 }
 
 /// The memory layout of a panel of A.

@@ -9,11 +9,11 @@
 //! - B is packed once, in panels as wide as a micro-kernel and by blocks of k, and shared by all
 //!   threads. If it does not change, it is packed ahead of the run ([`Packed`]). If it is larger
 //!   than [`B_BYTES`], a range of columns is packed at a time. With few rows, B is read in place.
-//! - A task is a block of rows (at most [`MC`], or [`MOST_ROWS_IN_WINDOW`]) × a range of columns
+//! - A task is a block of rows (at most [`Blocks::rows`], or [`MOST_ROWS_IN_WINDOW`]) × a range of columns
 //!   (at most [`TASK_COLUMNS`]). Its rows of A are read in place, or packed for one block of k into
 //!   L2 (always with many columns). If rows and terms access the same elements repeatedly, these
 //!   are copied once ([`Window`]).
-//! - A task walks B in blocks of k × NC, which stay in L2 for all its rows.
+//! - A task walks B in blocks of terms × columns ([`Blocks`]), which stay in L2 for all its rows.
 //! - A panel of A stays in L1 for all panels of B in the block.
 //!
 //! Always true: every element of C is stored exactly once, after its last k. Sums run over k in
@@ -32,28 +32,18 @@ pub use pack::{Axis, Gather, Pack, Panel, Places, View};
 pub use packed::Packed;
 pub use window::{Coordinate, Frame, Window};
 
-use crate::cpu::memory::{CACHES, Shared, bytes, scratch};
+use crate::cpu::memory::{Shared, bytes, scratch};
 use crate::cpu::threads::pool;
 use bytemuck::Pod;
 use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};
+use tile_compiler::native::Blocks;
+use tile_compiler::profile::Processor;
 
-/// The longest block of k without a window: a panel of A (14 rows × 384 × 4 bytes = 21 KiB) stays
-/// in a 32 KiB L1 beside the panels of B.
-const BLOCK_BYTES: usize = 384 * 4;
-/// The most rows of a task without a window. With a block of f32, its packed rows of A take 263 KiB
-/// of L2.
-const MC: usize = 168;
 /// The most rows of a task with a window, unless a single run of rows is longer. A product with at
 /// most this many rows has one window for all.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
-/// The columns of B walked at a time: a block × NC of f32 takes 384 KiB of L2. For longer blocks,
-/// as many columns as take no more.
-const NC: usize = 256;
-/// The most bytes for a panel of A and the sums that are finished together, if these belong to
-/// several panels. They stay in L1 beside the panels of B.
-const TOGETHER_BYTES: usize = 20 << 10;
 /// The most columns of a task. Each task packs its rows of A again.
 const TASK_COLUMNS: usize = 2048;
 /// The most memory for packed B.
@@ -77,19 +67,16 @@ pub struct Size {
     pub n: usize,
     /// The terms of each sum.
     pub k: usize,
-    /// The terms that are packed and added up at a time.
-    pub block: usize,
-    /// About the most bytes of a window, with the sums that wait for the next block of k.
-    pub window_bytes: usize,
+    /// The parts that stay in a cache. A window may have longer blocks of terms than the packed
+    /// rows of other products.
+    pub blocks: Blocks,
 }
 
 impl Size {
-    /// Describes `batch` products of m × n sums of k terms, of numbers with this many `bytes`. The
-    /// blocks of k are about equal.
-    pub fn new(batch: usize, m: usize, n: usize, k: usize, bytes: usize) -> Self {
-        let blocks = (k * bytes).div_ceil(BLOCK_BYTES).max(1);
-        let block = k.div_ceil(blocks).max(1).next_multiple_of(8);
-        Self { batch, m, n, k, block, window_bytes: CACHES.second / 2 }
+    /// Describes `batch` products of m × n sums of k terms, of numbers with this many `bytes`, on a
+    /// usual processor.
+    pub fn usual(batch: usize, m: usize, n: usize, k: usize, bytes: usize) -> Self {
+        Self { batch, m, n, k, blocks: Blocks::new(&Processor::USUAL, k, bytes) }
     }
 }
 
@@ -111,8 +98,8 @@ impl Size {
         };
         let (rows, columns) =
             (self.m.min(MOST_ROWS_IN_WINDOW), self.n.min(TASK_COLUMNS).saturating_add(WIDEST));
-        let task =
-            bytes(&[rows, columns], size).saturating_add(bytes(&[rows + WIDEST, self.block], size));
+        let task = bytes(&[rows, columns], size)
+            .saturating_add(bytes(&[rows + WIDEST, self.blocks.terms], size));
         right.saturating_add(task.saturating_mul(pool::threads() as u64))
     }
 }
@@ -374,7 +361,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, S>
     /// With more than one run, the window and the sums that wait for the next block of k take at
     /// most `window_bytes`.
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
-        let Size { m, k, block, window_bytes, .. } = self.size;
+        let Size { m, k, blocks: Blocks { terms: block, window_bytes, .. }, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
         let bytes = |rows: usize| {
             (window.frame(self.batch, 0..rows, 0..block.min(k)).elements() + rows * waiting)
@@ -401,7 +388,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, S>
         let mut row_tasks = match window {
             Some(_) if in_one_window => 1,
             Some(window) => m.div_ceil(self.rows_of_window(window, columns.len())),
-            None => panels.div_ceil(MC / height),
+            None => panels.div_ceil((self.size.blocks.rows / height).max(1)),
         };
         let column_panels = columns.len().div_ceil(self.kernels.columns());
         let mut column_tasks = columns.len().div_ceil(TASK_COLUMNS);

@@ -42,7 +42,7 @@ impl<T: Float> Packed<T> {
     pub fn unpack(&self, size: Size, places: &Places) -> Vec<T> {
         let kernels = T::kernels();
         let (width, kc, padded) =
-            (kernels.columns(), size.block, size.n.next_multiple_of(kernels.lanes));
+            (kernels.columns(), size.blocks.terms, size.n.next_multiple_of(kernels.lanes));
         let mut array = vec![T::default(); size.batch * size.n * size.k];
         for batch in 0..size.batch {
             let packed = self.batch(batch);
@@ -72,7 +72,7 @@ pub fn pack<T: Float>(
     b: &impl Pack<T>,
     batch: usize,
     columns: Range<usize>,
-    Size { k, block: kc, .. }: Size,
+    Size { k, blocks, .. }: Size,
     packed: &mut [T],
     kernels: Kernels<T>,
     threads: usize,
@@ -80,6 +80,7 @@ pub fn pack<T: Float>(
     if k == 0 {
         return;
     }
+    let kc = blocks.terms;
     let (width, lanes) = (kernels.columns(), kernels.lanes);
     let padded = columns.len().next_multiple_of(lanes);
     // Neighbouring panels are filled together, a few k at a time, so that long pieces of the

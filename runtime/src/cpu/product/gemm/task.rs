@@ -2,7 +2,7 @@
 
 use super::kernel::{Float, Kernels, Layout, Run, Strided, panel_stride};
 use super::pack::{Pack, Panel, View};
-use super::{BLOCK_BYTES, BatchProduct, NC, Store, TOGETHER_BYTES, Tile, scratch};
+use super::{BatchProduct, Store, Tile, scratch};
 use std::ops::Range;
 
 /// From this many columns on, a task packs its rows of A even where it could read them in place:
@@ -51,17 +51,16 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         }
     }
 
-    /// The columns whose sums are made together: as many as have no more elements of B than `NC`
-    /// columns of the longest packed block.
+    /// The columns whose sums are made together: whole kernels.
     fn columns_together(&self) -> usize {
-        let (kc, width) = (self.product.size.block, self.product.kernels.columns());
-        (NC * BLOCK_BYTES / (kc * size_of::<T>()).max(BLOCK_BYTES) / width).max(1) * width
+        let (blocks, width) = (self.product.size.blocks, self.product.kernels.columns());
+        (blocks.columns_at_once(blocks.terms, size_of::<T>()) / width).max(1) * width
     }
 
     /// The elements of scratch memory for the task's panels of A, and for the last panel of B.
     fn packed_elements(&self) -> [usize; 2] {
         let Kernels { rows: height, .. } = self.product.kernels;
-        let block = self.product.size.block.min(self.product.size.k);
+        let block = self.product.size.blocks.terms.min(self.product.size.k);
         let panels = block.max(panel_stride::<T>()) * self.rows.len() * height;
         [panels, block * self.product.kernels.columns()]
     }
@@ -73,7 +72,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         edge: &mut [T],
         mut visit: impl FnMut(Range<usize>, &[Left<T>], &[Run], &[T]),
     ) {
-        let (k, kc) = (self.product.size.k, self.product.size.block);
+        let (k, kc) = (self.product.size.k, self.product.size.blocks.terms);
         let mut lefts = Vec::with_capacity(self.rows.len());
         let mut runs = Vec::new();
         for block in 0..k.div_ceil(kc).max(1) {
@@ -107,12 +106,17 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     /// Makes the sums in scratch memory, and stores them strip by strip when they are complete.
     fn run_in_strips(&self) {
         let Kernels { rows: height, lanes, .. } = self.product.kernels;
-        let (k, kc) = (self.product.size.k, self.product.size.block);
+        let (k, kc) = (self.product.size.k, self.product.size.blocks.terms);
         let nc = self.columns_together();
         // A row of C is padded to a kernel's width.
         let stride = nc.min(self.columns.len()).next_multiple_of(self.product.kernels.columns());
         // The number of panels whose sums are finished together.
-        let rest = TOGETHER_BYTES.saturating_sub(height * kc.min(k) * size_of::<T>());
+        let rest = self
+            .product
+            .size
+            .blocks
+            .finished_bytes
+            .saturating_sub(height * kc.min(k) * size_of::<T>());
         let together = (rest / (height * stride * size_of::<T>())).max(1);
         let strip = together.min(self.rows.len()) * height * stride;
         // Sums wait in memory only from one block of k to the next. With a single block, one strip
@@ -168,7 +172,9 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             let frame = window.frame(*batch, first.start..last.end, ks.clone());
             // The box fits the memory for packed panels.
             if frame.elements()
-                <= self.product.size.block.min(self.product.size.k) * self.rows.len() * kernels.rows
+                <= self.product.size.blocks.terms.min(self.product.size.k)
+                    * self.rows.len()
+                    * kernels.rows
             {
                 a.fill(&frame, packed);
                 let step = frame.runs(runs);

@@ -44,7 +44,7 @@ proptest! {
     /// Tests any size, either layout of each operand, and batches.
     #[test]
     fn equals_the_definition(batch in 1usize..3, m in 1usize..70, n in 1usize..100, k in 0usize..900, a_by_k: bool, b_by_k: bool) {
-        let size = Size::new(batch, m, n, k, 4);
+        let size = Size::usual(batch, m, n, k, 4);
         let strides = |by_k: bool, outer: usize| if by_k { (k as isize, 1) } else { (1, outer as isize) };
         let (a, b) = (numbers(batch * m * k, 1), numbers(batch * n * k, 2));
         let places = |outer: usize, by_k| {
@@ -73,7 +73,7 @@ fn no_terms() {
     let places =
         |outer| Places::new(Axis::strided(2, 0), Axis::strided(outer, 0), Axis::strided(0, 1));
     let (left, right) = (places(3), places(40));
-    let size = Size::new(2, 3, 40, 0, 4);
+    let size = Size::usual(2, 3, 40, 0, 4);
     assert_eq!(
         both(size, &Gather::new(&[], 0, &left, &[]), &Gather::new(&[], 0, &right, &[])),
         [0.0; 240]
@@ -155,7 +155,7 @@ fn equals_its_definition(
     let copied = Places { window: Some((window, 0)), ..left.clone() };
     let right = Places::matrix((outputs, 1), (9 * inputs, outputs as isize));
     let (left, right) = (Gather::new(&image, 0, &left, &[]), Gather::new(&weights, 0, &right, &[]));
-    let size = Size::new(1, rows * columns, outputs, 9 * inputs, 4);
+    let size = Size::usual(1, rows * columns, outputs, 9 * inputs, 4);
     let got = both(size, &left, &right);
     assert_eq!(got, both(size, &Gather::new(&image, 0, &copied, &[]), &right));
     for (i, (y, x)) in pixels().enumerate() {
@@ -177,7 +177,7 @@ fn equals_its_definition(
 /// Every instruction set gives the same sums of small integers.
 #[test]
 fn instruction_sets() {
-    let size = Size::new(1, 37, 75, 400, 4);
+    let size = Size::usual(1, 37, 75, 400, 4);
     let (a, b) = (numbers(size.m * size.k, 1), numbers(size.n * size.k, 2));
     let left = Places::matrix((size.m, size.k as isize), (size.k, 1));
     let right = Places::matrix((size.n, 1), (size.k, size.n as isize));
@@ -208,7 +208,7 @@ fn wide_product() {
     let (left, right) = (Gather::new(&a, 0, &left, &[]), Gather::new(&b, 0, &right, &[]));
     // SAFETY: rows follow each other, and there is one product of one batch.
     let store = unsafe { Rows::new(&mut c, 0, n) };
-    gemm(Size::new(1, m, n, k, 8), &left, &right, &store);
+    gemm(Size::usual(1, m, n, k, 8), &left, &right, &store);
     for (i, c) in c.iter().enumerate() {
         assert_eq!(*c, (0..k).map(|p| a[i / n * k + p] * b[p * n + i % n]).sum::<f64>());
     }

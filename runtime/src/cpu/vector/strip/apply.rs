@@ -2,7 +2,7 @@
 
 use super::code::{ChunkPointer, Code, Op};
 use crate::cpu::vector::lanes::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, NOT_EQUAL};
-use tile_compiler::native::{Code as ChainCode, Relation, WordOp};
+use tile_compiler::native::WordOp;
 
 /// The f32s of a cache line.
 const LINE: usize = 16;
@@ -260,64 +260,60 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
     // row.
     unsafe {
         match code {
-            Code::Chain(ChainCode::Nothing) => {}
-            Code::Chain(ChainCode::Take) => each!(x, k => strip.load(a, k)),
-            Code::Chain(ChainCode::Add) => each!(x, k => x[k].add(strip.load(a, k))),
-            Code::Chain(ChainCode::Sub) => each!(x, k => x[k].sub(strip.load(a, k))),
-            Code::Chain(ChainCode::SubFrom) => each!(x, k => strip.load::<L>(a, k).sub(x[k])),
-            Code::Chain(ChainCode::Mul) => each!(x, k => x[k].mul(strip.load(a, k))),
-            Code::Chain(ChainCode::Div) => each!(x, k => x[k].div(strip.load(a, k))),
-            Code::Chain(ChainCode::DivInto) => each!(x, k => strip.load::<L>(a, k).div(x[k])),
+            Code::Nothing => {}
+            Code::Take => each!(x, k => strip.load(a, k)),
+            Code::Add => each!(x, k => x[k].add(strip.load(a, k))),
+            Code::Sub => each!(x, k => x[k].sub(strip.load(a, k))),
+            Code::SubFrom => each!(x, k => strip.load::<L>(a, k).sub(x[k])),
+            Code::Mul => each!(x, k => x[k].mul(strip.load(a, k))),
+            Code::Div => each!(x, k => x[k].div(strip.load(a, k))),
+            Code::DivInto => each!(x, k => strip.load::<L>(a, k).div(x[k])),
             Code::DivEvenly => {
                 let (high, low) = (strip.load(a, 0), strip.load(b, 0));
                 each!(x, k => x[k].mul(low).fma(x[k], high));
             }
-            Code::Chain(ChainCode::Max) => each!(x, k => x[k].max(strip.load(a, k))),
-            Code::Chain(ChainCode::MaxOf) => each!(x, k => strip.load::<L>(a, k).max(x[k])),
-            Code::Chain(ChainCode::Min) => each!(x, k => x[k].min(strip.load(a, k))),
-            Code::Chain(ChainCode::MinOf) => each!(x, k => strip.load::<L>(a, k).min(x[k])),
-            Code::Chain(ChainCode::MulAdd) => {
+            Code::Max => each!(x, k => x[k].max(strip.load(a, k))),
+            Code::MaxOf => each!(x, k => strip.load::<L>(a, k).max(x[k])),
+            Code::Min => each!(x, k => x[k].min(strip.load(a, k))),
+            Code::MinOf => each!(x, k => strip.load::<L>(a, k).min(x[k])),
+            Code::MulAdd => {
                 each!(x, k => strip.load::<L>(b, k).fma(x[k], strip.load(a, k)))
             }
-            Code::Chain(ChainCode::MulSub) => {
+            Code::MulSub => {
                 each!(x, k => strip.load::<L>(b, k).neg().fma(x[k], strip.load(a, k)))
             }
-            Code::Chain(ChainCode::MulSubFrom) => {
+            Code::MulSubFrom => {
                 each!(x, k => strip.load::<L>(b, k).fma(x[k].neg(), strip.load(a, k)))
             }
-            Code::Chain(ChainCode::AddMul) => {
+            Code::AddMul => {
                 each!(x, k => x[k].fma(strip.load(a, k), strip.load(b, k)))
             }
-            Code::Chain(ChainCode::Square) => each!(x, k => x[k].mul(x[k])),
-            Code::Chain(ChainCode::Neg) => each!(x, k => x[k].neg()),
-            Code::Chain(ChainCode::Abs) => each!(x, k => x[k].abs()),
-            Code::Chain(ChainCode::Sqrt) => each!(x, k => x[k].sqrt()),
-            Code::Chain(ChainCode::Recip) => each!(x, k => L::splat(strip.proof, 1.0).div(x[k])),
-            Code::Chain(ChainCode::Rsqrt) => {
+            Code::Square => each!(x, k => x[k].mul(x[k])),
+            Code::Neg => each!(x, k => x[k].neg()),
+            Code::Abs => each!(x, k => x[k].abs()),
+            Code::Sqrt => each!(x, k => x[k].sqrt()),
+            Code::Recip => each!(x, k => L::splat(strip.proof, 1.0).div(x[k])),
+            Code::Rsqrt => {
                 each!(x, k => L::splat(strip.proof, 1.0).div(x[k].sqrt()))
             }
-            Code::Chain(ChainCode::Exp) => L::exp_each(&mut x),
-            Code::Chain(ChainCode::ExpSub) => {
+            Code::Exp => L::exp_each(&mut x),
+            Code::ExpSub => {
                 each!(x, k => x[k].sub(strip.load(a, k)));
                 L::exp_each(&mut x);
             }
-            Code::Chain(ChainCode::Tanh) => on_copy!(x, tanh_each),
-            Code::Chain(ChainCode::Erf) => on_copy!(x, erf_each),
-            Code::Chain(ChainCode::Word(op)) => x = strip.words(op, x, a),
-            Code::Chain(ChainCode::FromSigned) => each!(x, k => x[k].words_as_floats(true)),
-            Code::Chain(ChainCode::FromUnsigned) => each!(x, k => x[k].words_as_floats(false)),
+            Code::Tanh => on_copy!(x, tanh_each),
+            Code::Erf => on_copy!(x, erf_each),
+            Code::Word(op) => x = strip.words(op, x, a),
+            Code::FromSigned => each!(x, k => x[k].words_as_floats(true)),
+            Code::FromUnsigned => each!(x, k => x[k].words_as_floats(false)),
             Code::ReplaceWhere => each!(x, k => strip.choose(a, k, strip.load(b, k), x[k])),
             Code::ReplaceElse => each!(x, k => strip.choose(a, k, x[k], strip.load(b, k))),
-            Code::Relation(Relation::Equal) => strip.compare::<L, K, EQUAL, false>(&x, a, b),
-            Code::Relation(Relation::NotEqual) => strip.compare::<L, K, NOT_EQUAL, false>(&x, a, b),
-            Code::Relation(Relation::Less) => strip.compare::<L, K, LESS, false>(&x, a, b),
-            Code::Relation(Relation::LessOrEqual) => {
-                strip.compare::<L, K, LESS_OR_EQUAL, false>(&x, a, b)
-            }
-            Code::Relation(Relation::Greater) => strip.compare::<L, K, LESS, true>(&x, a, b),
-            Code::Relation(Relation::GreaterOrEqual) => {
-                strip.compare::<L, K, LESS_OR_EQUAL, true>(&x, a, b)
-            }
+            Code::Equal => strip.compare::<L, K, EQUAL, false>(&x, a, b),
+            Code::NotEqual => strip.compare::<L, K, NOT_EQUAL, false>(&x, a, b),
+            Code::Less => strip.compare::<L, K, LESS, false>(&x, a, b),
+            Code::LessOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, false>(&x, a, b),
+            Code::Greater => strip.compare::<L, K, LESS, true>(&x, a, b),
+            Code::GreaterOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, true>(&x, a, b),
             Code::KeepPast => strip.store_past(a, &x),
             Code::Fetch => fetch::<L, K, false>(a, strip.at),
             Code::FetchToWrite => fetch::<L, K, true>(a, strip.at),

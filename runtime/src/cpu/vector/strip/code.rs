@@ -1,34 +1,77 @@
 //! The operations of a chain, and the places of their operands.
 
-use tile_compiler::native::{Code as ChainCode, Relation};
+use tile_compiler::native::{Code as ChainCode, Relation, WordOp};
 
-/// An operation on a strip's value `x` and the values at the places `a` and `b`: one that chains
-/// have, or one that exists only when values have places.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Code {
-    Chain(ChainCode),
-    /// Stores at `b` whether `x` and `a` are in the relation.
-    Relation(Relation),
+/// Defines [`Code`] from the operations of chains, the relations, and the operations that exist
+/// only when values have places.
+macro_rules! codes {
+    (
+        $($chain:ident)*;
+        $($(#[$related:meta])* $relation:ident)*;
+        $($(#[$placed:meta])* $place:ident)*
+    ) => {
+        /// An operation on a strip's value `x` and the values at the places `a` and `b`.
+        ///
+        /// It is one list, and a byte, so that a strip needs a single jump for an operation.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Code {
+            $($chain,)*
+            Word(WordOp),
+            $($(#[$related])* $relation,)*
+            $($(#[$placed])* $place,)*
+        }
+
+        impl From<ChainCode> for Code {
+            fn from(code: ChainCode) -> Self {
+                match code {
+                    $(ChainCode::$chain => Code::$chain,)*
+                    ChainCode::Word(op) => Code::Word(op),
+                }
+            }
+        }
+
+        impl From<Relation> for Code {
+            fn from(relation: Relation) -> Self {
+                match relation {
+                    $(Relation::$relation => Code::$relation,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    Nothing Take Add Sub SubFrom Mul Div DivInto Max MaxOf Min MinOf MulAdd MulSub MulSubFrom AddMul
+    Square Neg Abs Sqrt Recip Rsqrt Exp ExpSub Tanh Erf FromSigned FromUnsigned;
+
+    /// Stores at `b` whether `x` and `a` are in the relation, as the five below do.
+    Equal
+    NotEqual
+    Less
+    LessOrEqual
+    Greater
+    GreaterOrEqual;
+
     /// Divides `x` by the two parts of a divisor's [`reciprocal`](crate::cpu::vector::reciprocal).
-    DivEvenly,
+    DivEvenly
     /// `b` where the condition at `a` holds, else `x`.
-    ReplaceWhere,
+    ReplaceWhere
     /// `x` where the condition at `a` holds, else `b`.
-    ReplaceElse,
+    ReplaceElse
     /// Stores `x` at `a` with non-temporal stores, past the caches, where the processor has them.
     /// The address of every register must be [`ALIGNED`]. Other threads see the values after a
     /// [`fence`](super::fence).
-    KeepPast,
+    KeepPast
     /// Prefetches `a` for reading.
-    Fetch,
+    Fetch
     /// Prefetches `a` for writing.
-    FetchToWrite,
+    FetchToWrite
     /// Adds up `x` over a row in the register at `a`, and stores the row's sum at `b`.
-    Sum,
+    Sum
     /// The same for the maximum.
-    Greatest,
+    Greatest
     /// The same for the minimum.
-    Least,
+    Least
 }
 
 impl Code {

@@ -17,7 +17,6 @@ use super::register::{F32x8, F32x16};
 #[cfg(target_arch = "x86_64")]
 use super::{Avx2, Avx512};
 use row::strips;
-use tile_compiler::native::Code as ChainCode;
 use tile_compiler::scalar::UnaryOp;
 
 /// The alignment, in bytes, that non-temporal stores need: the size of the widest register.
@@ -100,9 +99,9 @@ pub fn fence() {
 /// leaves `out` unchanged.
 pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
     let code = match op {
-        UnaryOp::Exp => Code::Chain(ChainCode::Exp),
-        UnaryOp::Tanh => Code::Chain(ChainCode::Tanh),
-        UnaryOp::Erf => Code::Chain(ChainCode::Erf),
+        UnaryOp::Exp => Code::Exp,
+        UnaryOp::Tanh => Code::Tanh,
+        UnaryOp::Erf => Code::Erf,
         _ => return false,
     };
     let from = ChunkPointer::elements(x.as_ptr().cast_mut().cast());

@@ -4,7 +4,6 @@ use super::apply::{Strip, fetch, one, paired};
 use super::code::{ChunkPointer, Code, Op};
 use crate::cpu::vector::lanes::Lanes;
 use std::ops::Range;
-use tile_compiler::native::Code as ChainCode;
 
 /// The registers of a strip.
 const REGISTERS: usize = 8;
@@ -107,8 +106,7 @@ unsafe fn finish_row<L: Lanes>(op: &mut Op) {
 
 /// The operations with a loop of their own. Chains that do only one of them between loads and
 /// stores are common, and short compared with dispatching on the operation for each strip.
-const LONE: [Code; 3] =
-    [Code::Chain(ChainCode::Nothing), Code::Chain(ChainCode::ExpSub), Code::DivEvenly];
+const LONE: [Code; 3] = [Code::Nothing, Code::ExpSub, Code::DivEvenly];
 
 /// Recognises a chain that has a loop of its own. Returns the number of prefetches at its start,
 /// the operation after them, and the aggregate of its results. The operands of the operation are
@@ -117,10 +115,9 @@ const LONE: [Code; 3] =
 pub fn lone(ops: &[Op]) -> Option<(usize, Op, Option<Op>)> {
     let first = ops.iter().position(|op| !matches!(op.code, Code::Fetch | Code::FetchToWrite))?;
     let (op, aggregate) = match ops[first..] {
-        [aggregate] if aggregate.code.identity().is_some() => (
-            Op::new(Code::Chain(ChainCode::Nothing), ChunkPointer::NONE, ChunkPointer::NONE),
-            Some(aggregate),
-        ),
+        [aggregate] if aggregate.code.identity().is_some() => {
+            (Op::new(Code::Nothing, ChunkPointer::NONE, ChunkPointer::NONE), Some(aggregate))
+        }
         [op] => (op, None),
         [op, aggregate] if aggregate.code.identity().is_some() => (op, Some(aggregate)),
         _ => return None,
@@ -152,7 +149,7 @@ unsafe fn all_strips<L: Lanes>(
     unsafe {
         let mut sum =
             aggregate.map_or(L::splat(proof, 0.0), |op| L::load(proof, op.a.start.cast()));
-        let combine = aggregate.map_or(Code::Chain(ChainCode::Nothing), |op| op.code);
+        let combine = aggregate.map_or(Code::Nothing, |op| op.code);
         macro_rules! rows {
             ($x:ident => $e:expr) => {
                 while end - at >= K * L::LANES {
@@ -183,7 +180,7 @@ unsafe fn all_strips<L: Lanes>(
             };
         }
         match op.code {
-            Code::Chain(ChainCode::ExpSub) => {
+            Code::ExpSub => {
                 let by = L::load(proof, op.a.start.cast());
                 rows!(all => {
                     for x in &mut all {
@@ -200,7 +197,7 @@ unsafe fn all_strips<L: Lanes>(
                     }
                 });
             }
-            Code::Chain(ChainCode::Nothing) => rows!(all => {}),
+            Code::Nothing => rows!(all => {}),
             code => unreachable!("{code:?} has no loop of its own"),
         }
         if let Some(aggregate) = aggregate {

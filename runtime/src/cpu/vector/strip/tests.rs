@@ -25,7 +25,7 @@ fn rows_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
             true => op(Code::KeepPast, ChunkPointer::elements(past.start()), ChunkPointer::NONE),
             false => Op {
                 keep: ChunkPointer::elements(past.start()),
-                ..op(Code::Chain(ChainCode::Nothing), ChunkPointer::NONE, ChunkPointer::NONE)
+                ..op(Code::Nothing, ChunkPointer::NONE, ChunkPointer::NONE)
             },
         };
         let mut aggregate = |code, number: usize| {
@@ -33,18 +33,10 @@ fn rows_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
             op(code, ChunkPointer::rows(place(&mut registers[number]), 0), to)
         };
         let mut ops = [
-            op(
-                Code::Chain(ChainCode::Mul),
-                ChunkPointer::rows(place(&mut factors), row),
-                ChunkPointer::NONE,
-            ),
+            op(Code::Mul, ChunkPointer::rows(place(&mut factors), row), ChunkPointer::NONE),
             Op {
                 keep: ChunkPointer::elements(place(&mut out)),
-                ..op(
-                    Code::Chain(ChainCode::Sub),
-                    ChunkPointer::rows(place(&mut numbers), 0),
-                    ChunkPointer::NONE,
-                )
+                ..op(Code::Sub, ChunkPointer::rows(place(&mut numbers), 0), ChunkPointer::NONE)
             },
             past_or_not,
             aggregate(Code::Sum, 0),
@@ -88,7 +80,7 @@ fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
                 2 * size_of::<[f32; MOST_LANES]>(),
             )
         };
-        for code in [Code::DivEvenly, Code::Chain(ChainCode::Nothing)] {
+        for code in [Code::DivEvenly, Code::Nothing] {
             for aggregate in [None, Some(Code::Sum), Some(Code::Greatest), Some(Code::Least)] {
                 let (mut out, mut wholes) = (vec![0f32; length * rows], vec![0f32; rows]);
                 let keep = ChunkPointer::elements(out.as_mut_ptr().cast());
@@ -108,11 +100,7 @@ fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
                     )
                 };
                 for (row, (out, x)) in out.chunks(length).zip(x.chunks(length)).enumerate() {
-                    let by = if code == Code::Chain(ChainCode::Nothing) {
-                        1.0
-                    } else {
-                        (row + 1) as f32
-                    };
+                    let by = if code == Code::Nothing { 1.0 } else { (row + 1) as f32 };
                     let expected: Vec<f32> = x.iter().map(|x| x / by).collect();
                     let far = |a: f32, b: f32| (a - b).abs() > 1e-5 * (1.0 + b.abs());
                     let differ = out.iter().zip(&expected).any(|(a, b)| far(*a, *b));
