@@ -1,6 +1,7 @@
 //! [`Predictor`]: runs samples in batches.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use tile_compiler::lower::InputRange;
 use tile_lang::listed;
@@ -23,10 +24,13 @@ pub struct Predictor<'a> {
     signature: Signature,
     batch_size: usize,
     compiled: Option<Compiled>,
-    /// True if the output of a sample has several axes, and so is no list of classes, as in a
+    /// True if the first output of a sample has several axes, and so is no list of classes, as in a
     /// segmentation.
     is_map: bool,
 }
+
+/// The elements of each output for one sample, in the order of the outputs.
+pub type Row = Vec<(Rc<str>, Vec<f64>)>;
 
 /// A session, the types of its inputs, and the numbers that the program expects in them.
 struct Compiled {
@@ -55,14 +59,14 @@ impl<'a> Predictor<'a> {
         Predictor { arguments, sizes, source, device, signature, batch_size, compiled, is_map }
     }
 
-    /// Returns whether the output of a sample has several axes.
+    /// Returns whether the first output of a sample has several axes.
     pub fn is_map(&self) -> bool {
         self.is_map
     }
 
-    /// Returns the elements of the first output for each sample. The last sample is repeated to
-    /// fill a batch.
-    pub fn run(&mut self, part: &[Sample], terminal: &Terminal) -> Result<Vec<Vec<f64>>, Failure> {
+    /// Returns the elements of the outputs for each sample. The last sample is repeated to fill a
+    /// batch. Outputs without an axis of samples are left out.
+    pub fn run(&mut self, part: &[Sample], terminal: &Terminal) -> Result<Vec<Row>, Failure> {
         let batch = self.batch(part)?;
         if self.compiled.as_ref().is_none_or(|compiled| !compiled.suits(&batch)) {
             self.compiled = Some(self.compile(&batch, terminal)?);
@@ -79,25 +83,31 @@ impl<'a> Predictor<'a> {
             inputs.push((name, converted(tensor, dtype)?));
         }
         let outputs = session.run(inputs).map_err(failed)?;
-        let mut outputs = outputs.iter();
-        let (name, output) =
-            outputs.next().ok_or_else(|| Failure::input("the model has no outputs"))?;
-        let others: Vec<&str> = outputs.map(|(name, _)| name).collect();
-        if !others.is_empty() {
-            let others = listed(&others);
-            terminal.note_once(&format!("only `{name}` is shown: `tilec run` also gives {others}"));
+        let mut rows = vec![Row::new(); part.len()];
+        for (number, (name, output)) in outputs.iter().enumerate() {
+            let (ty, length) = (output.ty(), self.batch_size);
+            if ty.shape.first() != Some(&length) {
+                let what =
+                    format!("the output `{name}` is {ty}, and has no axis of {length} samples");
+                if number == 0 {
+                    return Err(Failure::input(what));
+                }
+                terminal.note_once(&format!("{what}: `tilec run` gives it"));
+                continue;
+            }
+            if number == 0 {
+                self.is_map = ty.shape[1..].iter().filter(|size| **size > 1).count() > 1;
+            }
+            let (name, elements, values) =
+                (Rc::from(name), ty.elements() / length, output.to_f64s());
+            for (number, row) in rows.iter_mut().enumerate() {
+                row.push((Rc::clone(&name), values[number * elements..][..elements].to_vec()));
+            }
         }
-        let length = self.batch_size;
-        if output.shape().first() != Some(&length) {
-            let ty = output.ty();
-            return Err(Failure::input(format!(
-                "the output `{name}` is {ty}, and has no axis of {length} samples"
-            )));
+        match outputs.names().next().is_none() {
+            true => Err(Failure::input("the model has no outputs")),
+            false => Ok(rows),
         }
-        self.is_map = output.shape()[1..].iter().filter(|size| **size > 1).count() > 1;
-        let elements = output.ty().elements() / length;
-        let values = output.to_f64s();
-        Ok((0..part.len()).map(|number| values[number * elements..][..elements].to_vec()).collect())
     }
 
     /// Compiles the model for a batch, with the types that the model takes for it.

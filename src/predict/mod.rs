@@ -7,6 +7,7 @@ mod samples;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use serde_json::json;
 use tile_runtime::Error;
@@ -79,23 +80,32 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
     let signature = Signature::of(&sizes, &source)?;
     let samples = samples::read(arguments, &signature, pixels, &trained.columns.inputs, terminal)?;
     let scores = Scores::of_model(&source.model, sizes.entry.as_deref());
+    let program = source.model.program();
+    let is_trained =
+        program.entry(sizes.entry.as_deref()).is_ok_and(|entry| program.training(entry).is_some());
     let batch_size = signature.batch_size((arguments.batch_size as usize).min(samples.len()));
     let mut predictor = Predictor::new(arguments, &sizes, &source, device, signature, batch_size);
     for part in samples.chunks(batch_size) {
         let rows = predictor.run(part, terminal)?;
         let mut text = String::new();
-        for (sample, row) in part.iter().zip(rows) {
+        for (sample, outputs) in part.iter().zip(rows) {
+            let Some(((_, row), others)) = outputs.split_first() else { continue };
             if labels.is_empty() && row.len() == IMAGENET_CLASSES && !predictor.is_map() {
                 terminal.note("the 1,000 classes are taken for those of ImageNet: `--labels FILE` names others");
                 labels = imagenet_classes();
             }
-            let form = scores.or_else(|| sums_to_one(&row).then_some(Scores::Probabilities));
+            let form = scores.or_else(|| sums_to_one(row).then_some(Scores::Probabilities));
             let is_classifier = !labels.is_empty() || arguments.top.is_some();
+            if form.is_none() && arguments.top.is_some() && labels.is_empty() && is_trained {
+                return Err(Failure::input(
+                    "`--top` shows classes, and the model's loss is none of classes; `--labels FILE` names them",
+                ));
+            }
             let form =
                 form.or(is_classifier.then_some(Scores::Logits)).filter(|_| !predictor.is_map());
             let line = match form {
-                Some(form) => classes(arguments, &labels, sample, &form.probabilities(&row)),
-                None => values(arguments, sample, &row),
+                Some(form) => classes(arguments, &labels, sample, &form.probabilities(row), others),
+                None => values(arguments, sample, &outputs),
             };
             let _ = writeln!(text, "{line}");
         }
@@ -116,12 +126,14 @@ fn read_labels(path: &Path) -> Result<Vec<String>, Failure> {
     Ok(text.trim_start_matches('\u{feff}').lines().map(|line| line.trim().to_owned()).collect())
 }
 
-/// Formats `cat.png  tabby 0.7123, tiger cat 0.1214`, or the same as JSON.
+/// Formats `cat.png  tabby 0.7123, tiger cat 0.1214`, followed by the outputs after that of the
+/// classes, or the same as JSON.
 fn classes(
     arguments: &Predict,
     labels: &[String],
     sample: &Sample,
     probabilities: &[f64],
+    others: &[(Rc<str>, Vec<f64>)],
 ) -> String {
     let label = |class: usize| match labels.get(class) {
         Some(label) => label.clone(),
@@ -133,11 +145,29 @@ fn classes(
             .into_iter()
             .map(|(class, score)| json!({ "label": label(class), "index": class, "score": score }))
             .collect();
-        return json!({ "input": sample.name, "classes": classes }).to_string();
+        let mut line = json!({ "input": sample.name, "classes": classes });
+        if !others.is_empty() {
+            line["outputs"] = by_name(others);
+        }
+        return line.to_string();
     }
     let classes: Vec<String> =
         best.iter().map(|(class, score)| format!("{} {score:.4}", label(*class))).collect();
-    in_one_line(&format!("{}  {}", sample.name, classes.join(", ")))
+    in_one_line(&format!("{}  {}", sample.name, classes.join(", "))) + &named(others)
+}
+
+/// Returns an object with the values of outputs by their names.
+fn by_name(outputs: &[(Rc<str>, Vec<f64>)]) -> serde_json::Value {
+    outputs.iter().map(|(name, values)| (name.to_string(), json!(values))).collect()
+}
+
+/// Formats `  Boxes 0.1 0.5  Score 0.25`.
+fn named(outputs: &[(Rc<str>, Vec<f64>)]) -> String {
+    outputs.iter().map(|(name, values)| format!("  {name} {}", numbers(values))).collect()
+}
+
+fn numbers(values: &[f64]) -> String {
+    values.iter().map(|value| format!("{value:.6}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Escapes control characters, ends of lines included: names of files and classes may have some.
@@ -145,11 +175,17 @@ fn in_one_line(text: &str) -> String {
     escaped(text, false).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Formats `points.csv[0]  0.25 1.5`, or the same as JSON.
-fn values(arguments: &Predict, sample: &Sample, row: &[f64]) -> String {
-    if arguments.json {
-        return json!({ "input": sample.name, "values": row }).to_string();
+/// Formats `points.csv[0]  0.25 1.5`, with their names if there are several outputs, or the same as
+/// JSON.
+fn values(arguments: &Predict, sample: &Sample, outputs: &[(Rc<str>, Vec<f64>)]) -> String {
+    match outputs {
+        [(_, values)] if arguments.json => {
+            json!({ "input": sample.name, "values": values }).to_string()
+        }
+        _ if arguments.json => {
+            json!({ "input": sample.name, "outputs": by_name(outputs) }).to_string()
+        }
+        [(_, values)] => format!("{}  {}", in_one_line(&sample.name), numbers(values)),
+        _ => in_one_line(&sample.name) + &named(outputs),
     }
-    let values: Vec<String> = row.iter().map(|value| format!("{value:.6}")).collect();
-    format!("{}  {}", in_one_line(&sample.name), values.join(" "))
 }

@@ -33,8 +33,7 @@ impl Signature {
                 let function =
                     source.model.program().entry(entry).map_err(|e| source.rejected(&[e]))?;
                 outputs = function.outputs.iter().map(|output| output.name.clone()).collect();
-                let open = function.inputs.iter().filter(|input| input.default.is_none());
-                open.map(|input| input.name.name.clone()).collect()
+                function.required_inputs().map(|input| input.name.name.clone()).collect()
             }
         };
         if names.is_empty() {

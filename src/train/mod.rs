@@ -23,7 +23,7 @@ use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::tune::Tuned;
 use crate::weights::{WeightsOptions, pixels_as_trained};
-use progress::Line;
+use progress::ProgressDisplay;
 use watch::{Watch, patience_ended};
 
 #[derive(clap::Args)]
@@ -233,7 +233,7 @@ fn fit<'a>(
     terminal: &'a Terminal,
 ) -> Result<Fit<'a>, Error> {
     let mut fit = Fit::epochs(epochs).callback(LoadNote { terminal, told: false });
-    fit = fit.callback(Line::new(terminal, device)).callback(Interrupt);
+    fit = fit.callback(ProgressDisplay::new(terminal, device)).callback(Interrupt);
     // The best checkpoint comes before the last: a run killed between them repeats the epoch. A
     // checkpoint has the learning rate of the next epoch.
     fit = arguments.watch.apply(fit, monitor, trainer.rate_factor(), terminal);

@@ -18,7 +18,8 @@ const MOVING: Duration = Duration::from_millis(200);
 /// The least time between two lines of one epoch without a terminal.
 const APART: Duration = Duration::from_secs(10);
 
-pub struct Line<'a> {
+/// Shows the progress of training: a bar on a terminal, else a line from time to time.
+pub struct ProgressDisplay<'a> {
     terminal: &'a Terminal,
     device: &'a Device,
     /// The progress bar. `None` if standard error is not a terminal.
@@ -31,8 +32,8 @@ pub struct Line<'a> {
     tenths: usize,
 }
 
-impl<'a> Line<'a> {
-    pub fn new(terminal: &'a Terminal, device: &'a Device) -> Line<'a> {
+impl<'a> ProgressDisplay<'a> {
+    pub fn new(terminal: &'a Terminal, device: &'a Device) -> ProgressDisplay<'a> {
         let is_moving = !terminal.quiet && std::io::stderr().is_terminal();
         let bar = is_moving.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
@@ -45,7 +46,7 @@ impl<'a> Line<'a> {
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        Line { terminal, device, bar, shown: Instant::now(), memory: None, tenths: 0 }
+        ProgressDisplay { terminal, device, bar, shown: Instant::now(), memory: None, tenths: 0 }
     }
 
     /// Prints what the first step has shown about the model and the device.
@@ -84,7 +85,7 @@ impl<'a> Line<'a> {
     }
 }
 
-impl Callback for Line<'_> {
+impl Callback for ProgressDisplay<'_> {
     fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
         if self.memory.is_none() {
             self.begin(state);

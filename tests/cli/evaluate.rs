@@ -288,8 +288,8 @@ fn a_thousand_classes_are_those_of_imagenet() {
     );
 }
 
-/// An output with several axes, as of a segmentation, is no list of classes. Only the first output
-/// is shown, with a note.
+/// An output with several axes, as of a segmentation, is no list of classes. Several
+/// outputs are shown with their names.
 #[test]
 fn other_outputs_than_classes() {
     let case = Points::new("maps");
@@ -305,6 +305,10 @@ fn other_outputs_than_classes() {
     )
     .unwrap();
     let found = case.run("predict", "@bare.csv").ok();
-    assert!(found.text().ends_with("  2.000000 3.000000\n"), "{}", found.text());
-    assert!(found.err.contains("only `Y` is shown: `tilec run` also gives Z"), "{}", found.err);
+    let text = "bare.csv[0]  Y 2.000000 3.000000  Z 2.000000 4.000000\n";
+    assert!(found.text().ends_with(text), "{}", found.text());
+    let found = case.run("predict", "@bare.csv --json").ok();
+    assert!(found.text().ends_with("\"outputs\":{\"Y\":[2.0,3.0],\"Z\":[2.0,4.0]}}\n"));
+    let found = case.run("predict", "@bare.csv --top 1").ok();
+    assert!(found.text().ends_with("  1 0.7311  Z 2.000000 4.000000\n"), "{}", found.text());
 }

@@ -127,6 +127,11 @@ impl Function {
         self.name.as_ref().map_or(self.span, |name| name.span)
     }
 
+    /// Returns the inputs without a default, which a caller must give.
+    pub fn required_inputs(&self) -> impl Iterator<Item = &Input> {
+        self.inputs.iter().filter(|input| input.default.is_none())
+    }
+
     /// Returns whether this is a Tile v0 function: it takes no values known at compile time and has
     /// no defaults.
     pub fn is_v0(&self) -> bool {

@@ -35,7 +35,7 @@ const RANKS: [usize; 5] = [4, 2, 3, 5, 1];
 const PARAMETER: i64 = 4;
 
 /// Errors that do not depend on sizes and ranks.
-const OF_NAMES: [&str; 5] = ["E0102", "E0221", "E0222", "E0224", "E0240"];
+const OF_NAMES: [&str; 6] = ["E0102", "E0221", "E0222", "E0224", "E0240", "E0241"];
 /// Errors that do not depend on sizes, but on ranks or on values.
 const OF_RANKS: [&str; 6] = ["E0206", "E0207", "E0208", "E0212", "E0225", "E0226"];
 /// Errors about limits of this compiler, and assertions about sizes, which other sizes may meet.
@@ -118,17 +118,12 @@ fn trials(function: &Function) -> Vec<Trial> {
     trials
 }
 
-/// Returns the inputs that a caller must give.
-fn required(function: &Function) -> impl Iterator<Item = &Input> {
-    function.inputs.iter().filter(|input| input.default.is_none())
-}
-
 /// Returns whether the header states the rank of each required input.
 fn has_ranks(function: &Function) -> bool {
     let is_stated = |input: &Input| {
         input.dims.as_ref().is_some_and(|dims| dims.iter().all(|dim| dim.kind != DimKind::Ellipsis))
     };
-    required(function).all(is_stated)
+    function.required_inputs().all(is_stated)
 }
 
 /// Returns whether the header leaves nothing open but the first size of inputs.
@@ -136,7 +131,7 @@ fn has_sizes(function: &Function) -> bool {
     let is_fixed = |input: &Input| {
         input.dims.iter().flatten().skip(1).all(|dim| matches!(dim.kind, DimKind::Size(_)))
     };
-    has_ranks(function) && required(function).all(is_fixed)
+    has_ranks(function) && function.required_inputs().all(is_fixed)
 }
 
 fn has_defaults(function: &Function) -> bool {
@@ -234,7 +229,9 @@ fn independent(error: &Diagnostic, trial: Trial) -> Option<String> {
 /// Lowers a step of training with assumed targets, if the model has a `train` block.
 fn check_training(program: &Program, function: &Function, trial: Trial) -> Result<(), Diagnostic> {
     let (Some(name), Some(_)) = (&function.name, program.training(function)) else { return Ok(()) };
-    if function.kind != FunctionKind::Model || required(function).count() < function.inputs.len() {
+    if function.kind != FunctionKind::Model
+        || function.required_inputs().count() < function.inputs.len()
+    {
         return Ok(());
     }
     let mut bindings = bindings(function);

@@ -4,11 +4,11 @@
 use super::call::Argument;
 use super::expression::{Lowered, Target};
 use super::frame::Frame;
-use super::train::{Step, place_of};
+use super::train::{StepBuilder, place_of};
 use super::value::{Callable, Value};
 use crate::graph::NodeId;
 
-impl<'p> Step<'p, '_> {
+impl<'p> StepBuilder<'p, '_> {
     /// Replaces inputs and targets by the outputs of the `augment` layers, which are applied one
     /// after another. Each layer takes the first tensors, as many as it has inputs: the model's
     /// inputs first, then the targets.

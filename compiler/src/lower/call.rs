@@ -416,7 +416,7 @@ fn spread<'p, E: Clone>(
     function: &Function,
     mut arguments: Vec<Argument<'p, E>>,
 ) -> Vec<Argument<'p, E>> {
-    let required = function.inputs.iter().filter(|input| input.default.is_none()).count();
+    let required = function.required_inputs().count();
     match arguments.as_slice() {
         [Argument { name: None, value: value @ Value::List(_), .. }]
             if required > 1 || function.inputs.len() > 1 && value.has_elements() =>

@@ -5,14 +5,14 @@ use tile_lang::diagnostic::Diagnostic;
 
 use super::expression::{Lowered, Target};
 use super::network::Network;
-use super::train::{Output, Step, place_of};
+use super::train::{Output, StepBuilder, place_of};
 use super::value::{Callable, Value};
 use crate::dtype::DType;
 use crate::graph::{NodeId, Op};
 use crate::scalar::BinaryOp;
 use crate::tensor::TensorType;
 
-impl<'p> Step<'p, '_> {
+impl<'p> StepBuilder<'p, '_> {
     /// Returns a setting for each output: one value for all of them, or a list with an item for
     /// each.
     fn each(&self, name: &str, outputs: usize) -> Lowered<Option<Vec<Value<'p, NodeId>>>> {

@@ -5,14 +5,14 @@ use tile_lang::ast::FunctionKind;
 
 use super::expression::{Lowered, Target};
 use super::network::Network;
-use super::train::{Output, Step};
+use super::train::{Output, StepBuilder};
 use super::value::{Callable, Value};
 use crate::dtype::DType;
 use crate::graph::NodeId;
 use crate::names::snake_case;
 use crate::scalar::BinaryOp;
 
-impl<'p> Step<'p, '_> {
+impl<'p> StepBuilder<'p, '_> {
     /// Adds to a sum and a count, which are kept as states. Returns both, including this step.
     pub(super) fn counted(
         &mut self,

@@ -12,13 +12,13 @@ use super::descent::Descent;
 use super::expression::{Lowered, Target, is_part_of};
 use super::list::Copies;
 use super::network::{Weight, WeightKind};
-use super::train::{Step, place_of};
+use super::train::{StepBuilder, place_of};
 use super::value::{Callable, Value};
 use super::weights::{Collected, constrain};
 use crate::gradient;
 use crate::graph::NodeId;
 
-impl<'p> Step<'p, '_> {
+impl<'p> StepBuilder<'p, '_> {
     /// Adds the next values of the trained weights, which are among the first `of_model` weights.
     pub(super) fn optimise(&mut self, loss: NodeId, of_model: usize) -> Lowered<()> {
         let Some(optimizer) = self.scope.names.get("optimizer").cloned() else {

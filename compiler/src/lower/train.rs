@@ -193,7 +193,8 @@ pub fn train(
         }
         let scope = read(&mut evaluator, function, block)?;
         let mut inputs = entry_inputs(&mut evaluator, function, types)?;
-        let mut step = Step { scope, evaluator, function, block, bindings, targets, samples: 1 };
+        let mut step =
+            StepBuilder { scope, evaluator, function, block, bindings, targets, samples: 1 };
         let mut wanted = step.wanted(&inputs)?;
         step.augment(&mut inputs, &mut wanted)?;
         step.samples = step.samples(&inputs, &wanted);
@@ -246,7 +247,7 @@ fn read<'p>(
 }
 
 /// A step under construction.
-pub(super) struct Step<'p, 'a> {
+pub(super) struct StepBuilder<'p, 'a> {
     pub(super) evaluator: Evaluator<'p, Tensors>,
     pub(super) function: &'p Function,
     pub(super) block: &'p Function,
@@ -275,7 +276,7 @@ impl Output {
     }
 }
 
-impl<'p> Step<'p, '_> {
+impl<'p> StepBuilder<'p, '_> {
     fn add(mut self, outputs: &[(String, NodeId)], wanted: &[(usize, NodeId)]) -> Lowered<Network> {
         self.evaluator.frames.push(Frame::new("train".to_owned()));
         self.reserved()?;

@@ -8,7 +8,7 @@ use tile_compiler::profile::Profile;
 use super::host::{Engine, HostExecutable};
 use crate::backend::{Backend, Executable, Pending, ready};
 use crate::cpu::profile::profile;
-use crate::cpu::{Steps, needs};
+use crate::cpu::{PreparedSteps, needs};
 use crate::device_info::DeviceInfo;
 use crate::error::Error;
 use crate::host::{Block, Memory};
@@ -65,7 +65,7 @@ fn compile(plan: Plan, store: &Store) -> Result<Box<dyn Executable>, Error> {
     let programs = plan.routines.iter().filter_map(|routine| routine.native.as_deref());
     let tables = programs.map(needs::tables).fold(0, u64::saturating_add);
     memory::require("cpu", memory::of_plan(&plan, &[], store).saturating_add(tables), store.limit)?;
-    let steps = Steps::new(&plan).map_err(Error::internal)?;
+    let steps = PreparedSteps::new(&plan).map_err(Error::internal)?;
     let without = steps.without_memory();
     let beside = steps.bytes().saturating_add(tables);
     memory::require(
@@ -77,22 +77,22 @@ fn compile(plan: Plan, store: &Store) -> Result<Box<dyn Executable>, Error> {
     Ok(Box::new(HostExecutable::new(plan, memory, steps)?))
 }
 
-impl Engine for Steps {
+impl Engine for PreparedSteps {
     fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), Error> {
-        Steps::run(self, plan, memory).map_err(Error::internal)
+        PreparedSteps::run(self, plan, memory).map_err(Error::internal)
     }
 
     fn trace(&mut self, plan: &Plan, memory: &mut Memory) -> Result<Option<Trace>, Error> {
-        let launches = Steps::trace(self, plan, memory).map_err(Error::internal)?;
+        let launches = PreparedSteps::trace(self, plan, memory).map_err(Error::internal)?;
         Ok(Some(Trace { launches, handing_over: None }))
     }
 
     fn given(&mut self, id: BufferId, value: Option<&[u8]>) {
-        Steps::given(self, id, value);
+        PreparedSteps::given(self, id, value);
     }
 
     fn unpacked(&self, id: BufferId) -> Option<Vec<u8>> {
-        Steps::unpacked(self, id)
+        PreparedSteps::unpacked(self, id)
     }
 }
 

@@ -47,7 +47,7 @@ mod vector;
 pub use memory::{Operand, Output};
 pub use prepared::{Packed, Prepared, RunError, run};
 pub use product::gemm;
-pub(crate) use steps::Steps;
+pub(crate) use steps::PreparedSteps;
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "nests run on memory of the tests")]

@@ -21,7 +21,7 @@ use crate::trace::TimedLaunch;
 enum StepWork {
     Nest {
         nest: Arc<Prepared>,
-        /// The entry of [`Steps::packs`] that it reads.
+        /// The entry of [`PreparedSteps::packs`] that it reads.
         pack: Option<usize>,
     },
     /// A generator of random numbers, as the plan describes it.
@@ -37,7 +37,7 @@ struct Pack {
 }
 
 /// A plan's prepared steps.
-pub struct Steps {
+pub struct PreparedSteps {
     /// The steps of the prelude, in order.
     ahead: Vec<StepWork>,
     steps: Vec<StepWork>,
@@ -49,9 +49,9 @@ pub struct Steps {
     stale: bool,
 }
 
-impl Steps {
+impl PreparedSteps {
     /// Prepares the plan's steps, each of which must have a native program.
-    pub fn new(plan: &Plan) -> Result<Steps, &'static str> {
+    pub fn new(plan: &Plan) -> Result<PreparedSteps, &'static str> {
         let is_kept = |content: &Content| {
             matches!(content, Content::Weight | Content::Constant(_) | Content::Kept)
         };
@@ -59,7 +59,7 @@ impl Steps {
             plan.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
         plan.updates.iter().for_each(|(weight, _)| kept[plan.weights[*weight].buffer] = false);
         let mut prepared: HashMap<RoutineId, Arc<Prepared>> = HashMap::new();
-        let mut steps = Steps {
+        let mut steps = PreparedSteps {
             ahead: vec![],
             steps: vec![],
             packs: vec![],
@@ -173,7 +173,7 @@ impl Steps {
         plan.launches(|launch| self.steps[launch.number].run(launch, &self.packs, memory))
     }
 
-    /// Runs as [`Steps::run`] does, and times each launch.
+    /// Runs as [`PreparedSteps::run`] does, and times each launch.
     pub fn trace(
         &mut self,
         plan: &Plan,

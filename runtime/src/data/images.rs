@@ -50,6 +50,14 @@ impl Images {
         if inputs.is_empty() {
             return Images::by_class(folder, wanted);
         }
+        if let Some(class) = picture_folders(folder).first() {
+            return Err(Error::data(format!(
+                "{}: it has pictures, such as `{}`, and folders of pictures, such as `{}`: name a folder that has one or the other",
+                folder.display(),
+                inputs[0].file_name().unwrap_or_default().display(),
+                class.file_name().unwrap_or_default().display()
+            )));
+        }
         let declared = wanted.inputs.first().and_then(|(_, declared)| declared.as_ref());
         let columns = vec![Pictures::input(None, inputs, declared, wanted.pixels)?];
         Ok(Images { columns, labels: None, classes: Vec::new(), notes })

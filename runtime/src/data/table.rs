@@ -102,6 +102,11 @@ impl Table {
                 "the first line has numbers, and should have the columns' names".into(),
             ));
         }
+        let mut names = BTreeSet::new();
+        let twice = header.iter().find(|name| !name.is_empty() && !names.insert(*name));
+        if let Some(name) = twice {
+            return Err(failed(format!("there are two columns `{name}`")));
+        }
         let (mut rows, mut starts) = (Vec::new(), Vec::new());
         for record in reader.records() {
             let record = record.map_err(|error| match (error.kind(), error.position()) {

@@ -6,7 +6,7 @@ use tile_lang::Limits;
 use tile_lang::ast::{DimKind, Function};
 
 use super::program::Program;
-use super::steps::Steps;
+use super::steps::CompiledSteps;
 use super::trainer::Trainer;
 use crate::device::Device;
 use crate::error::Error;
@@ -108,7 +108,7 @@ impl TrainerBuilder {
             programs.push(program);
         }
         let settings = settings.into_iter().next().flatten();
-        Ok(Trainer::new(programs, settings, Steps::within(bytes)))
+        Ok(Trainer::new(programs, settings, CompiledSteps::within(bytes)))
     }
 }
 

@@ -118,8 +118,7 @@ impl Program {
 /// Returns the names of a model's inputs without a default or binding.
 fn inputs_of(model: &Function, bindings: &Bindings) -> Vec<String> {
     let is_open = |name: &str| !bindings.inputs.contains_key(name);
-    let inputs = model.inputs.iter().filter(|input| input.default.is_none());
-    let names = inputs.map(|input| &input.name.name);
+    let names = model.required_inputs().map(|input| &input.name.name);
     names.filter(|name| is_open(name)).cloned().collect()
 }
 

@@ -47,7 +47,7 @@ pub struct Key {
 }
 
 /// A step compiled for the device.
-pub struct Step {
+pub struct CompiledStep {
     key: Key,
     pub session: Session,
     /// The name of the graph's input for each column. `None` for an unused column.
@@ -66,9 +66,9 @@ pub struct Step {
 /// - the active step, on the device;
 /// - `store`, also on the device, while no step is active or the active step has no such weight.
 #[derive(Default)]
-pub struct Steps {
+pub struct CompiledSteps {
     /// The compiled steps, in order of their last use.
-    steps: Vec<Step>,
+    steps: Vec<CompiledStep>,
     /// The weights of training of each program, or of evaluation if it was not trained.
     known: Vec<Vec<Weight>>,
     /// Values to set, for example from a file.
@@ -121,10 +121,10 @@ fn made(recipe: &Recipe, values: &[Option<Tensor>]) -> Option<Tensor> {
     recipe.tensor(|entry| values[entry].as_ref().map(Cow::Borrowed).ok_or(())).ok().flatten()
 }
 
-impl Steps {
+impl CompiledSteps {
     /// Creates a set without steps, whose steps may take `bytes` of memory each.
-    pub fn within(bytes: Option<u64>) -> Steps {
-        Steps { store: Store::within(bytes), ..Steps::default() }
+    pub fn within(bytes: Option<u64>) -> CompiledSteps {
+        CompiledSteps { store: Store::within(bytes), ..CompiledSteps::default() }
     }
 
     /// Returns the weights of all programs, each once.
@@ -153,7 +153,12 @@ impl Steps {
 
     /// Returns the step for a key, now active and with its weights. Weights without a value are
     /// initialised from `seed`.
-    pub fn get(&mut self, programs: &[Program], key: Key, seed: u64) -> Result<&mut Step, Error> {
+    pub fn get(
+        &mut self,
+        programs: &[Program],
+        key: Key,
+        seed: u64,
+    ) -> Result<&mut CompiledStep, Error> {
         if !self.running || self.steps.last().is_none_or(|last| last.key != key) {
             if let Some(last) = self.steps.last_mut().filter(|_| std::mem::take(&mut self.running))
             {
@@ -181,7 +186,7 @@ impl Steps {
         programs: &[Program],
         number: usize,
         seed: u64,
-    ) -> Result<Option<&mut Step>, Error> {
+    ) -> Result<Option<&mut CompiledStep>, Error> {
         let last = self
             .steps
             .iter()
@@ -191,7 +196,7 @@ impl Steps {
     }
 
     /// Returns the active step.
-    pub fn last(&self) -> Option<&Step> {
+    pub fn last(&self) -> Option<&CompiledStep> {
         self.steps.last().filter(|_| self.running)
     }
 
@@ -202,7 +207,7 @@ impl Steps {
 
     /// Activates the last step, and sets its weights.
     fn begin(&mut self, seed: u64) -> Result<(), Error> {
-        let Steps { steps, given, store, running, .. } = self;
+        let CompiledSteps { steps, given, store, running, .. } = self;
         let Some(step) = steps.last_mut() else { return Ok(()) };
         step.session.attach(store)?;
         *running = true;
@@ -250,7 +255,7 @@ impl Steps {
     /// Replaces all weights with the values of files.
     pub fn load(&mut self, loaded: Loaded) -> Result<(), Error> {
         let known = std::mem::take(&mut self.known);
-        *self = Steps { known, ..Steps::within(self.store.limit) };
+        *self = CompiledSteps { known, ..CompiledSteps::within(self.store.limit) };
         let weights: Vec<Weight> = self.weights().into_iter().cloned().collect();
         let is_plain = loaded.files.iter().all(|file| loaded.is_plain(file));
         self.loaded = Some(loaded);
@@ -317,7 +322,7 @@ impl Steps {
         Ok(())
     }
 
-    fn compile(&mut self, programs: &[Program], key: Key) -> Result<Step, Error> {
+    fn compile(&mut self, programs: &[Program], key: Key) -> Result<CompiledStep, Error> {
         let program = &programs[key.program];
         let (network, inputs) = network(programs, &key)?;
         self.check_shared(programs, key.program, &network.weights)?;
@@ -368,7 +373,7 @@ impl Steps {
         self.zeros.extend(first_values(initial.part(counted.collect()), 0)?);
         session.keep_initial(initial);
         let mean = [Network::LOSS_SUM, Network::LOSS_COUNT].map(|path| program.path(path));
-        Ok(Step { key, session, inputs, weights, mean, ranges })
+        Ok(CompiledStep { key, session, inputs, weights, mean, ranges })
     }
 
     /// Checks that the weights of the program `number` suit those of the others.
@@ -392,7 +397,7 @@ impl Steps {
 
     /// Resets the counts of the metrics.
     pub fn reset_metrics(&mut self) -> Result<(), Error> {
-        let Steps { steps, zeros, .. } = self;
+        let CompiledSteps { steps, zeros, .. } = self;
         let Some(step) = steps.last_mut() else { return Ok(()) };
         for weight in step.weights.iter().filter(|weight| weight.role == Role::Metric) {
             if let Some(zero) = zeros.get(&weight.path) {
@@ -416,7 +421,7 @@ fn all_weights(programs: &[Program], key: &Key, weights: &[Weight]) -> Result<Ve
     Ok(all)
 }
 
-impl Step {
+impl CompiledStep {
     /// Returns the weights that the optimizer changes.
     pub fn trained(&self) -> impl Iterator<Item = &Weight> {
         let is_trained = |weight: &&Weight| {

@@ -13,7 +13,7 @@ use super::description::DataDescription;
 use super::diagnosis::{Bad, Losses, first_bad};
 use super::fit::{Epoch, Fit};
 use super::program::{Program, all_names, training_graph};
-use super::steps::{Key, Mode, Step, Steps};
+use super::steps::{CompiledStep, CompiledSteps, Key, Mode};
 use tile_lang::diagnostic::Diagnostic;
 
 use crate::backend::Watched;
@@ -53,7 +53,7 @@ pub struct Trainer {
     pub(super) programs: Vec<Program>,
     /// The settings of the `train` block, if there is one.
     settings: Option<Settings>,
-    pub(super) steps: Steps,
+    pub(super) steps: CompiledSteps,
     /// The training steps submitted, and not known to be done.
     pub(super) running: VecDeque<(Begun, Watched)>,
     /// The column types for the programs from a number on, by that and by those of the data: see
@@ -85,7 +85,11 @@ pub struct Trainer {
 
 impl Trainer {
     /// Creates a trainer that has made no step.
-    pub(super) fn new(programs: Vec<Program>, settings: Option<Settings>, steps: Steps) -> Trainer {
+    pub(super) fn new(
+        programs: Vec<Program>,
+        settings: Option<Settings>,
+        steps: CompiledSteps,
+    ) -> Trainer {
         let seed = settings.as_ref().map_or(0, |settings| settings.seed);
         let (running, types) = Default::default();
         let losses = programs.iter().map(|_| Losses::default()).collect();
@@ -228,7 +232,7 @@ impl Trainer {
         mode: Mode,
         columns: &[Column],
         batch: usize,
-    ) -> Result<&mut Step, Error> {
+    ) -> Result<&mut CompiledStep, Error> {
         let key = Key { program, mode, columns: columns.to_vec(), batch };
         self.steps.get(&self.programs, key, self.seed)
     }
@@ -354,7 +358,7 @@ impl Trainer {
     }
 
     /// Returns the compiled step with all its inputs set.
-    fn prepared(&mut self, begun: &Begun) -> Result<&mut Step, Error> {
+    fn prepared(&mut self, begun: &Begun) -> Result<&mut CompiledStep, Error> {
         let seed = self.seed;
         let step = self.step(begun.program, Mode::Train, &begun.columns, begun.samples)?;
         step.set(&begun.batch)?;

@@ -104,7 +104,7 @@ impl<'p> Checker<'p, '_> {
                 if !ready {
                     self.defaults(function, callee.span);
                 }
-                let mut required = function.inputs.iter().filter(|input| input.default.is_none());
+                let mut required = function.required_inputs();
                 match (function.inputs.first(), required.nth(1)) {
                     (None, _) => {
                         let message = format!("{} takes no input", title(function));
