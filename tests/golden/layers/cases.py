@@ -17,6 +17,7 @@ FAMILY.txt lists the cases; an empty line is between two:
 FAMILY.npy holds the arrays of all these lines in order, one after another, as np.save writes them; np.load reads them so.
 """
 
+import functools
 import os
 import pathlib
 import zlib
@@ -64,6 +65,9 @@ class Layer:
     def __init__(self, layer, listed=False):
         """`listed`: it was made from a list of layers."""
         self.layer, self.listed, self.training = layer, listed, False
+        if getattr(layer, "lora_alpha", None) is not None:
+            # Keras 3.15 loses it when it makes the factors.
+            layer.enable_lora = functools.partial(layer.enable_lora, lora_alpha=layer.lora_alpha)
 
     def __call__(self, *inputs, **options):
         heads = isinstance(self.layer, (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention))
@@ -121,12 +125,21 @@ class Names(dict):
         )
         if kind:
             return lambda *options, **named: Layer(
-                kind(*map(unwrap, options), **{key: unwrap(value) for key, value in named.items()}),
+                kind(*map(unwrap, options), **options_of_keras(named)),
                 any(isinstance(value, list) for value in options),
             )
         if name[0].islower():
             return Symbol(name)
         raise KeyError(name)
+
+
+def options_of_keras(options):
+    """Keras' own layers among the options, and the bounds of `renorm_clipping` by their names."""
+    options = {key: unwrap(value) for key, value in options.items()}
+    if "renorm_clipping" in options:
+        bounds = zip(("rmin", "rmax", "dmax"), options["renorm_clipping"])
+        options["renorm_clipping"] = {name: bound for name, bound in bounds if bound is not None}
+    return options
 
 
 def unwrap(value):

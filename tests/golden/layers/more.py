@@ -26,6 +26,21 @@ layer("normalization", "Normalization(mean = 2.0, variance = 4.0)", X=normal(3, 
 layer("normalization_invert", "Normalization(mean = 2.0, variance = 4.0, invert = true)", X=normal(3, 5))
 layer("center_crop", "CenterCrop(3, 4)", X=normal(2, 6, 7, 3))
 layer("resizing", "Resizing(5, 9)", X=normal(2, 4, 6, 3))
+for number, (height, width, options) in enumerate(
+    [
+        (5, 9, "interpolation = bicubic"),
+        (2, 3, "interpolation = bicubic, antialias = true"),
+        (3, 9, "antialias = true"),
+        (3, 9, "interpolation = lanczos3, data_format = channels_first"),
+        (2, 9, "interpolation = lanczos5, antialias = true"),
+        (3, 9, "crop_to_aspect_ratio = true"),
+        (9, 4, "crop_to_aspect_ratio = true, interpolation = nearest, data_format = channels_first"),
+        (3, 9, "pad_to_aspect_ratio = true, fill_value = 2.5"),
+        (9, 3, "pad_to_aspect_ratio = true, interpolation = bicubic, data_format = channels_first"),
+        (7, 6, "pad_to_aspect_ratio = true, fill_mode = constant"),
+    ]
+):
+    layer(f"resizing_{number}", f"Resizing({height}, {width}, {options})", X=normal(2, 5, 7, 3))
 layer("resizing_nearest", "Resizing(3, 8, interpolation = nearest)", X=normal(2, 4, 6, 3))
 layer("one_hot", "CategoryEncoding(num_tokens = 7, output_mode = one_hot)", Tokens=integers(7, 5))
 layer("multi_hot", "CategoryEncoding(num_tokens = 7, output_mode = multi_hot)", Tokens=integers(7, 3, 4))

@@ -95,6 +95,13 @@ def families():
         ("UpSampling2D([2, 3], interpolation = bilinear)", (2, 3, 4, 2)),
         ("Resizing(3, 5, data_format = channels_first)", (2, 2, 4, 3)),
         ("Resizing(3, 5, interpolation = nearest)", (2, 4, 3, 2)),
+        ("Resizing(3, 5, interpolation = bicubic)", (2, 4, 3, 2)),
+        ("Resizing(3, 2, interpolation = lanczos3, antialias = true)", (2, 4, 3, 2)),
+        ("Resizing(3, 2, interpolation = lanczos5, crop_to_aspect_ratio = true)", (2, 4, 3, 2)),
+        ("Resizing(3, 5, pad_to_aspect_ratio = true, fill_value = 0.5)", (2, 4, 3, 2)),
+        ("UpSampling2D(2, interpolation = bicubic)", (2, 2, 3, 2)),
+        ("UpSampling2D(2, interpolation = lanczos3)", (2, 2, 3, 2)),
+        ("UpSampling2D([1, 2], interpolation = lanczos5)", (2, 3, 2, 2)),
         ("CenterCrop(2, 3, data_format = channels_first)", (2, 2, 4, 5)),
         ("Cropping1D([1, 2])", (2, 6, 2)),
     ]:
@@ -102,6 +109,23 @@ def families():
     layer("rms_normalization_axes", "RMSNormalization(axis = [1, 2], epsilon = 0.01)", X=normal(2, 3, 4))
     layer("group_normalization_no_scale", "GroupNormalization(2, scale = false)", X=normal(2, 3, 4))
     layer("group_normalization_no_center", "GroupNormalization(2, center = false)", X=normal(2, 3, 4))
+
+    # Kernels that are not trained, with trained factors.
+    lora = "lora_rank = 2, lora_alpha = 3"
+    layer("dense_lora", f"Dense(3, {lora}, kernel_regularizer = l2(0.1))", X=normal(4, 5))
+    layer("dense_lora_no_alpha", "Dense(3, lora_rank = 2)", X=normal(4, 5))
+    layer("einsum_dense_lora", f'EinsumDense("abc,cd->abd", [none, 3], bias_axes = "d", {lora})', X=normal(2, 3, 4))
+    layer("embedding_lora", f"Embedding(5, 3, {lora}, embeddings_regularizer = l1(0.1))", Tokens=integers(5, 2, 4))
+    for rank in (1, 2, 3):
+        sizes = [5, 4, 3][:rank]
+        layer(f"conv{rank}d_lora", f"Conv{rank}D(3, 2, {lora}, kernel_regularizer = l2(0.1))", X=normal(2, *sizes, 2))
+
+    # Batches that are corrected to moving statistics.
+    clipping = "renorm_clipping = [0.8, 1.5, 0.5], renorm_momentum = 0.8"
+    layer("batch_normalization_renorm", "BatchNormalization(renorm = true)", X=normal(6, 5))
+    layer("batch_normalization_renorm_clipped", f"BatchNormalization(renorm = true, {clipping})", X=normal(6, 5))
+    for option in ("center", "scale"):
+        layer(f"batch_normalization_renorm_no_{option}", f"BatchNormalization(renorm = true, {option} = false)", X=normal(6, 5))
 
     # Tied weights, and the way back.
     for option in ["", ", tie_weights = false", ", logit_soft_cap = 0.7"]:
