@@ -18,12 +18,14 @@
 
 mod contraction;
 mod dot;
+mod map;
 mod parse;
 mod positions;
 pub mod scan;
 pub mod text;
 mod verify;
 
+pub use map::{NodeMap, NodeSet};
 pub use scan::Scan;
 pub use verify::PRNG_SHAPE;
 
@@ -31,7 +33,6 @@ pub use contraction::{
     Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, equals,
 };
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use petgraph::Direction;
@@ -339,16 +340,16 @@ impl Graph {
         }
         let _ = self.budget.spend(4 * needed.len() as u64);
         let mut part = Graph::within(self.name.clone(), &self.budget);
-        let to: HashMap<NodeId, NodeId> =
+        let to: NodeMap<NodeId> =
             needed.iter().map(|&id| (id, part.nodes.add_node(self.nodes[id].clone()))).collect();
         for id in &needed {
             for edge in self.nodes.edges_directed(*id, Direction::Incoming) {
-                part.nodes.add_edge(to[&edge.source()], to[id], *edge.weight());
+                part.nodes.add_edge(to[edge.source()], to[*id], *edge.weight());
             }
         }
-        part.inputs = self.inputs.iter().map(|id| to[id]).collect();
-        part.weights = self.weights.iter().map(|id| to[id]).collect();
-        part.outputs = outputs.into_iter().map(|(name, id)| (name, to[&id])).collect();
+        part.inputs = self.inputs.iter().map(|id| to[*id]).collect();
+        part.weights = self.weights.iter().map(|id| to[*id]).collect();
+        part.outputs = outputs.into_iter().map(|(name, id)| (name, to[id])).collect();
         part
     }
 
@@ -405,7 +406,7 @@ impl Graph {
 
     /// Returns the position of each node in topological order, which is its number in the text
     /// form.
-    pub fn numbers(&self) -> HashMap<NodeId, usize> {
+    pub fn numbers(&self) -> NodeMap<usize> {
         self.topological().into_iter().enumerate().map(|(number, id)| (id, number)).collect()
     }
 }
@@ -414,9 +415,8 @@ impl Graph {
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
         let (left, right) = (self.topological(), other.topological());
-        let to_right: HashMap<NodeId, NodeId> =
-            left.iter().copied().zip(right.iter().copied()).collect();
-        let same = |a: &NodeId, b: &NodeId| to_right.get(a) == Some(b);
+        let to_right: NodeMap<NodeId> = left.iter().copied().zip(right.iter().copied()).collect();
+        let same = |a: &NodeId, b: &NodeId| to_right.get(*a) == Some(b);
         let all_same = |a: &[NodeId], b: &[NodeId]| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
         };

@@ -16,12 +16,12 @@ impl Graph {
     /// form does.
     pub fn verify(&self) -> Result<(), String> {
         let numbers = self.numbers();
-        if numbers.len() != self.ids().count() {
+        if numbers.values().count() != self.ids().count() {
             return Err("the graph has a cycle".into());
         }
         let mut listed = HashSet::new();
         for input in &self.inputs {
-            if !numbers.contains_key(input) || !matches!(self.node(*input).op, Op::Input(_)) {
+            if !numbers.contains(*input) || !matches!(self.node(*input).op, Op::Input(_)) {
                 return Err("an input of the graph is not an input node".into());
             }
             if !listed.insert(input) {
@@ -31,17 +31,17 @@ impl Graph {
         if self
             .weights
             .iter()
-            .any(|id| !numbers.contains_key(id) || !matches!(self.node(*id).op, Op::Weight(_)))
+            .any(|id| !numbers.contains(*id) || !matches!(self.node(*id).op, Op::Weight(_)))
         {
             return Err("a weight of the graph is not a weight node".into());
         }
-        if !self.weights.is_sorted_by(|a, b| numbers[a] < numbers[b]) {
+        if !self.weights.is_sorted_by(|a, b| numbers[*a] < numbers[*b]) {
             return Err("the weights are not listed once each, in node order".into());
         }
         listed.extend(&self.weights);
         let (mut input_names, mut paths) = (HashSet::new(), HashSet::new());
         for id in self.ids() {
-            let node = |message: String| format!("%{}: {message}", numbers[&id]);
+            let node = |message: String| format!("%{}: {message}", numbers[id]);
             self.verify_node(id).map_err(node)?;
             if let Op::Input(name) = &self.node(id).op {
                 if !listed.contains(&id) {
@@ -62,7 +62,7 @@ impl Graph {
         }
         let mut output_names = HashSet::new();
         for (name, id) in &self.outputs {
-            if !numbers.contains_key(id) {
+            if !numbers.contains(*id) {
                 return Err(format!("output {name} is not a node of the graph"));
             }
             if !output_names.insert(name) {

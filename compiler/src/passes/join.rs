@@ -11,12 +11,10 @@
 //! are. Weights that runs change are left alone, because the concatenation would have to be
 //! recomputed in each run.
 
-use std::collections::HashMap;
-
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::{
-    Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, Op,
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, NodeMap, Op,
 };
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
@@ -24,10 +22,10 @@ use crate::tensor::TensorType;
 /// Joins products of one tensor with weights.
 pub fn join(graph: &mut Graph) {
     let mut all: Vec<Vec<Projection>> = Vec::new();
-    let mut of_tensor: HashMap<NodeId, Vec<usize>> = HashMap::new();
+    let mut of_tensor: NodeMap<Vec<usize>> = NodeMap::new();
     for id in graph.topological() {
         let Some(product) = Projection::of(graph, id) else { continue };
-        let known = of_tensor.entry(product.tensor).or_default();
+        let known = of_tensor.slot(product.tensor).get_or_insert_default();
         match known.iter().find(|&&number| all[number][0].fits(&product)) {
             Some(&number) => all[number].push(product),
             None => {

@@ -145,7 +145,7 @@ impl<'g> Draft<'g> {
         if scan.length == 0 {
             return Err(PlanError::Internal("a scan of no steps has not been folded".into()));
         }
-        let groups = scope.groups.bodies.get(&id);
+        let groups = scope.groups.bodies.get(id);
         let groups =
             groups.ok_or_else(|| PlanError::Internal("the body of a scan has no groups".into()))?;
         let operands = graph.operands(id).into_iter().map(|operand| self.read(scope, operand));
