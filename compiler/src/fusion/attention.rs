@@ -125,8 +125,8 @@ impl<'g> Taking<'g> {
         if self
             .graph
             .operands(group.contraction?)
-            .into_iter()
-            .any(|operand| self.is_prepared(self.graph.storage(operand)))
+            .iter()
+            .any(|&operand| self.is_prepared(self.graph.storage(operand)))
         {
             return None;
         }

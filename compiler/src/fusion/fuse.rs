@@ -90,7 +90,7 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
         Op::Contraction(op) => {
             let dynamic = op.accesses.iter().filter(|access| !access.is_fixed());
             let dynamic = dynamic.map(|a| graph.storage(operands[a.operand]));
-            dynamic.chain(compared_with_extremes(graph, op, &operands)).collect()
+            dynamic.chain(compared_with_extremes(graph, op, operands)).collect()
         }
         _ => Vec::new(),
     }
@@ -113,10 +113,7 @@ pub(super) fn compared_with_extremes(
     let is_extreme_of = |extreme: NodeId, tensor: NodeId| match &graph.node(extreme).op {
         Op::Contraction(op) => {
             matches!(op.aggregation, Aggregation::Max | Aggregation::Min)
-                && graph
-                    .operands(extreme)
-                    .into_iter()
-                    .any(|operand| graph.storage(operand) == tensor)
+                && graph.operands(extreme).iter().any(|&operand| graph.storage(operand) == tensor)
         }
         _ => false,
     };
@@ -132,13 +129,12 @@ pub(super) fn compared_with_extremes(
     found
 }
 
-/// The graph's edges, by node index.
+/// The readers of nodes. Unlike [`Graph::users`], in topological order.
 struct Links {
     /// All nodes in topological order.
     order: Vec<NodeId>,
-    operands: Vec<Vec<NodeId>>,
     /// Readers of each node, once for each operand position.
-    users: Vec<Vec<NodeId>>,
+    users: NodeMap<Vec<NodeId>>,
     /// How many of the graph's outputs are in the memory of each node.
     outputs: NodeMap<usize>,
 }
@@ -146,32 +142,22 @@ struct Links {
 impl Links {
     fn new(graph: &Graph) -> Links {
         let order = graph.topological();
-        let count = order.iter().map(|id| id.index() + 1).max().unwrap_or(0);
         let mut outputs = NodeMap::new();
         graph
             .outputs
             .iter()
             .for_each(|(_, id)| *outputs.slot(graph.storage(*id)).get_or_insert(0) += 1);
-        let mut links = Links {
-            order,
-            operands: vec![Vec::new(); count],
-            users: vec![Vec::new(); count],
-            outputs,
-        };
-        for &id in &links.order {
-            let operands = graph.operands(id);
-            operands.iter().for_each(|operand| links.users[operand.index()].push(id));
-            links.operands[id.index()] = operands;
+        let mut users: NodeMap<Vec<NodeId>> = NodeMap::new();
+        for &id in &order {
+            for &operand in graph.operands(id) {
+                users.slot(operand).get_or_insert_default().push(id);
+            }
         }
-        links
-    }
-
-    fn operands(&self, id: NodeId) -> &[NodeId] {
-        &self.operands[id.index()]
+        Links { order, users, outputs }
     }
 
     fn users(&self, id: NodeId) -> &[NodeId] {
-        &self.users[id.index()]
+        self.users.get(id).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -191,12 +177,12 @@ struct Grouping<'g> {
     links: &'g Links,
     /// Contractions other than views.
     reductions: &'g NodeSet,
-    /// For each node: where it is inlined, or `None` if it is stored. Indexed by node.
-    inlined: Vec<Option<Inlined>>,
+    /// Where each node is inlined. Absent if it is stored.
+    inlined: NodeMap<Inlined>,
     /// The contraction of a root's group; roots without one are absent.
     contractions: NodeMap<NodeId>,
-    /// Total evaluations of each node. Indexed by node.
-    evaluations: Vec<f64>,
+    /// Total evaluations of each node.
+    evaluations: NodeMap<f64>,
     /// Number of nodes in each root's group.
     sizes: NodeMap<usize>,
     /// For each elementwise node that could be in a contraction's epilogue: that contraction.
@@ -216,9 +202,9 @@ impl<'g> Grouping<'g> {
             profile,
             links,
             reductions,
-            inlined: vec![None; links.users.len()],
+            inlined: NodeMap::new(),
             contractions: NodeMap::new(),
-            evaluations: vec![0.0; links.users.len()],
+            evaluations: NodeMap::new(),
             sizes: NodeMap::new(),
             epilogues: NodeMap::new(),
         };
@@ -231,7 +217,7 @@ impl<'g> Grouping<'g> {
             let elements = graph.node(id).ty.elements() as f64;
             let needed: f64 = links.users(id).iter().map(|&user| grouping.reads(user, id)).sum();
             let home = if stored.contains(id) { None } else { grouping.inline(id, needed) };
-            grouping.evaluations[id.index()] = if home.is_some() { needed } else { elements };
+            grouping.evaluations.insert(id, if home.is_some() { needed } else { elements });
             match &home {
                 Some(home) => {
                     for root in &home.roots {
@@ -244,7 +230,7 @@ impl<'g> Grouping<'g> {
                     }
                 }
             }
-            grouping.inlined[id.index()] = home;
+            *grouping.inlined.slot(id) = home;
         }
         grouping
     }
@@ -268,9 +254,9 @@ impl<'g> Grouping<'g> {
 
     /// Returns how often evaluating all of `user` reads an element of `id`.
     fn reads(&self, user: NodeId, id: NodeId) -> f64 {
-        let evaluations = self.evaluations[user.index()];
+        let evaluations = self.evaluations.get(user).copied().unwrap_or(0.0);
         let Op::Contraction(op) = &self.graph.node(user).op else { return evaluations };
-        let operands = self.links.operands(user);
+        let operands = self.graph.operands(user);
         let default = f64::from(op.default && operands.last() == Some(&id));
         let elements = (self.graph.node(user).ty.elements() as f64).max(1.0);
         let points: f64 = op.indices.iter().map(|r| (r.high - r.low).max(0) as f64).product();
@@ -287,7 +273,7 @@ impl<'g> Grouping<'g> {
     /// coordinate is the sum of a place and a tap.
     fn reads_through_window(&self, user: NodeId, id: NodeId) -> bool {
         let Op::Contraction(op) = &self.graph.node(user).op else { return false };
-        let operands = self.links.operands(user);
+        let operands = self.graph.operands(user);
         let is_window =
             |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).count() > 1;
         let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);
@@ -303,7 +289,7 @@ impl<'g> Grouping<'g> {
         let mut roots = Vec::new();
         let mut at_place = true;
         for &user in users {
-            match &self.inlined[user.index()] {
+            match self.inlined.get(user) {
                 Some(home) => {
                     roots.extend(&home.roots);
                     at_place &= home.at_place;
@@ -342,7 +328,7 @@ impl<'g> Grouping<'g> {
             return None;
         }
         let repeats = needed / (node.ty.elements() as f64).max(1.0);
-        let operands = self.links.operands(id);
+        let operands = self.graph.operands(id);
         let tensors = operands.iter().filter(|&&o| self.graph.node(o).ty.elements() > 1).count();
         // On a cpu, stored values stay in a cache, and the fast products and convolutions read
         // operands as they lie in memory.
@@ -360,22 +346,19 @@ impl<'g> Grouping<'g> {
     }
 
     fn is_stored(&self, id: NodeId) -> bool {
-        self.inlined[id.index()].is_none() && !matches!(self.graph.node(id).op, Op::Reshape)
+        !self.inlined.contains(id) && !matches!(self.graph.node(id).op, Op::Reshape)
     }
 
     /// Returns the roots of the groups that compute a node.
     fn roots<'s>(&'s self, id: &'s NodeId) -> &'s [NodeId] {
-        self.inlined[id.index()].as_ref().map_or(std::slice::from_ref(id), |home| &home.roots)
+        self.inlined.get(*id).map_or(std::slice::from_ref(id), |home| &home.roots)
     }
 
     /// Returns the nodes whose memory a computed node's operands alias.
     fn reads_from(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let computes = !matches!(self.graph.node(id).op, Op::Reshape | Op::Scan(_));
-        self.links
-            .operands(id)
-            .iter()
-            .filter(move |_| computes)
-            .map(|&operand| self.graph.storage(operand))
+        let operands = self.graph.operands(id).iter().filter(move |_| computes);
+        operands.map(|&operand| self.graph.storage(operand))
     }
 
     /// Returns how many tensors the nests that compute a node may read if a kernel can bind

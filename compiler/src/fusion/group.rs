@@ -134,7 +134,7 @@ fn reads(graph: &Graph, group: &Group, home: &NodeMap<usize>) -> BTreeSet<NodeId
     let mut seen: HashSet<NodeId> = group.roots.iter().copied().collect();
     let mut pending = group.roots.clone();
     while let Some(id) = pending.pop() {
-        for operand in graph.operands(id) {
+        for &operand in graph.operands(id) {
             let operand = match &graph.node(graph.storage(operand)).op {
                 Op::Result { .. } => graph.operands(graph.storage(operand))[0],
                 _ => graph.storage(operand),

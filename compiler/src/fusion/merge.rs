@@ -241,7 +241,7 @@ impl<'g> Merging<'g> {
     fn compares_extremes(&self, group: &Group) -> bool {
         group.statistics.iter().chain(&group.contraction).any(|&id| {
             let Op::Contraction(op) = &self.graph.node(id).op else { return false };
-            let compared = compared_with_extremes(self.graph, op, &self.graph.operands(id));
+            let compared = compared_with_extremes(self.graph, op, self.graph.operands(id));
             compared.iter().any(|tensor| group.roots.contains(tensor))
         })
     }

@@ -123,7 +123,7 @@ fn shows_memory(graph: &Graph, id: NodeId) -> bool {
 /// then costs no more than reading it.
 fn grows(graph: &Graph, id: NodeId) -> bool {
     !matches!(graph.node(id).op, Op::Contraction(_))
-        && graph.operands(id).into_iter().all(|operand| bytes(graph, operand) < bytes(graph, id))
+        && graph.operands(id).iter().all(|&operand| bytes(graph, operand) < bytes(graph, id))
 }
 
 /// Returns whether the copy and the tensor are contiguous along the same variable.

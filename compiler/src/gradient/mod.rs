@@ -153,7 +153,7 @@ fn reverse(
             tensors.name(sum, id);
         }
         total.insert(id, sum);
-        let operands = graph.operands(id);
+        let operands = graph.operands(id).to_vec();
         let wanted: Vec<bool> = operands.iter().map(|operand| active.contains(*operand)).collect();
         let found = match &graph.node(id).op {
             Op::Contraction(op) => contraction::gradient(graph, id, &op.clone(), sum, &wanted)?,

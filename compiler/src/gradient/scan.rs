@@ -38,7 +38,7 @@ pub(super) fn gradient(
     active: &NodeSet,
 ) -> Result<Vec<(NodeId, NodeId)>, Error> {
     let Op::Scan(scan) = graph.node(id).op.clone() else { return Ok(Vec::new()) };
-    let operands = graph.operands(id);
+    let operands = graph.operands(id).to_vec();
     let given = of_results(graph, id, &scan, total);
     if scan.length == 0 {
         let firsts = operands[scan.sequences.len()..].iter().zip(&given[..scan.carries]);

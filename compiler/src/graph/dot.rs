@@ -25,10 +25,8 @@ impl Graph {
         for id in self.topological() {
             let node = self.node(id);
             let name = format!("{prefix}{}", numbers[id]);
-            let operands = self
-                .operands(id)
-                .into_iter()
-                .map(|operand| format!("{prefix}{}", numbers[operand]));
+            let operands =
+                self.operands(id).iter().map(|operand| format!("{prefix}{}", numbers[*operand]));
             let operation = match &node.op {
                 Op::Input(name) => format!("input {name}"),
                 Op::Weight(path) => format!("weight {path}"),

@@ -133,6 +133,12 @@ impl Extend<NodeId> for NodeSet {
     }
 }
 
+impl<'a> Extend<&'a NodeId> for NodeSet {
+    fn extend<E: IntoIterator<Item = &'a NodeId>>(&mut self, nodes: E) {
+        self.extend(nodes.into_iter().copied());
+    }
+}
+
 impl FromIterator<NodeId> for NodeSet {
     fn from_iter<E: IntoIterator<Item = NodeId>>(nodes: E) -> Self {
         let mut set = NodeSet::new();

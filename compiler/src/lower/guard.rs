@@ -55,7 +55,7 @@ pub(super) fn guard(
         for user in users {
             if !decides.contains(user) && !chosen.contains(user) {
                 let operands =
-                    graph.operands(user).into_iter().map(|o| if o == next { choice } else { o });
+                    graph.operands(user).iter().map(|&o| if o == next { choice } else { o });
                 let (op, operands) = (graph.node(user).op.clone(), operands.collect::<Vec<_>>());
                 graph.set(user, op, &operands);
             }
@@ -71,7 +71,7 @@ pub(super) fn guard(
 fn ancestors(graph: &Graph, node: NodeId) -> NodeSet {
     let (mut found, mut pending) = (NodeSet::from_iter([node]), vec![node]);
     while let Some(node) = pending.pop() {
-        pending.extend(graph.operands(node).into_iter().filter(|operand| found.insert(*operand)));
+        pending.extend(graph.operands(node).iter().filter(|operand| found.insert(**operand)));
     }
     found
 }

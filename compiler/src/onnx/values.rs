@@ -219,7 +219,7 @@ fn varies(graph: &Graph, node: NodeId, known: &mut NodeMap<bool>) -> bool {
             _ if operands.iter().any(|operand| known.get(*operand) == Some(&true)) => Some(true),
             _ => {
                 let before = open.len();
-                open.extend(operands.into_iter().filter(|operand| !known.contains(*operand)));
+                open.extend(operands.iter().filter(|operand| !known.contains(**operand)));
                 (open.len() == before).then_some(false)
             }
         };

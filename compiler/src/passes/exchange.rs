@@ -154,8 +154,7 @@ impl FactorProduct {
             };
             match graph.node(factor.node).op {
                 Op::Binary(BinaryOp::Mul) => {
-                    pending
-                        .extend(operands.into_iter().map(|operand| part(operand, factor.divides)));
+                    pending.extend(operands.iter().map(|&operand| part(operand, factor.divides)));
                 }
                 Op::Binary(BinaryOp::Div) => {
                     pending.extend([

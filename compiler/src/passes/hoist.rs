@@ -62,8 +62,9 @@ fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
             let operands: Vec<NodeId> =
                 body.operands(id).iter().map(|operand| outside[*operand]).collect();
             let node = body.node(id).clone();
-            let copy = graph.add(node.op.clone(), node.ty.clone(), &operands);
-            *graph.node_mut(copy) = node;
+            let copy = graph.add(node.op, node.ty, &operands);
+            let copied = graph.node_mut(copy);
+            (copied.name, copied.origin, copied.span) = (node.name, node.origin, node.span);
             outside.insert(id, copy);
         }
     }
@@ -84,8 +85,8 @@ fn costs(body: &Graph, id: NodeId) -> bool {
             let is_stored =
                 |id: NodeId| !matches!(body.node(id).op, Op::Constant(_) | Op::Index { .. });
             body.operands(id)
-                .into_iter()
-                .any(|operand| is_stored(operand) && elements(operand) >= elements(id))
+                .iter()
+                .any(|&operand| is_stored(operand) && elements(operand) >= elements(id))
         }
         _ => false,
     }

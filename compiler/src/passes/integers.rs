@@ -37,7 +37,7 @@ pub fn integers(graph: &mut Graph) {
         let value = magnitude(graph, id, &most);
         most.insert(id, value);
         let Op::Contraction(contraction) = &graph.node(id).op else { continue };
-        let operands = graph.operands(id);
+        let operands = graph.operands(id).to_vec();
         if !is_exact(graph, id, contraction, &operands, &most) {
             continue;
         }

@@ -158,7 +158,8 @@ fn joined(graph: &mut Graph, products: &[Projection]) {
     let Projection { index, rows, terms, .. } = &products[0];
     // The tensor may itself have been joined before: look up its current node.
     let operands = graph.operands(products[0].product);
-    let Some(tensor) = operands.into_iter().find(|&operand| operand != products[0].weight) else {
+    let Some(tensor) = operands.iter().copied().find(|&operand| operand != products[0].weight)
+    else {
         return;
     };
     let widths: Vec<usize> = products.iter().map(Projection::width).collect();
@@ -210,7 +211,7 @@ fn joined(graph: &mut Graph, products: &[Projection]) {
                 for id in chain {
                     let is_constant =
                         |operand: &NodeId| matches!(graph.node(*operand).op, Op::Constant(_));
-                    let mut operands = graph.operands(id);
+                    let mut operands = graph.operands(id).to_vec();
                     operands
                         .iter_mut()
                         .filter(|operand| !is_constant(operand))
@@ -248,11 +249,11 @@ fn reshaped(
         if graph.is_output(id) {
             return none;
         }
-        let others = graph.operands(user).into_iter().filter(|&operand| operand != id);
+        let others = graph.operands(user).iter().filter(|&&operand| operand != id);
         match &graph.node(user).op {
             Op::Unary(_) => chain.push(user),
             Op::Binary(_)
-                if others.clone().all(|other| matches!(graph.node(other).op, Op::Constant(_))) =>
+                if others.clone().all(|&other| matches!(graph.node(other).op, Op::Constant(_))) =>
             {
                 chain.push(user)
             }

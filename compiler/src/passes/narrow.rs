@@ -31,7 +31,7 @@ pub fn narrow(graph: &mut Graph, dtype: DType) {
             continue;
         }
         let mut contraction = contraction.clone();
-        let mut operands = graph.operands(id);
+        let mut operands = graph.operands(id).to_vec();
         let factors = operands.len() - usize::from(contraction.default);
         for operand in &mut operands[..factors] {
             if graph.dtype(*operand) == DType::F32 {

@@ -28,10 +28,10 @@ pub fn settle(graph: &mut Graph) {
 /// Settles a graph. `slices` are nodes that may be a part of another tensor in memory.
 fn settle_within(graph: &mut Graph, slices: &NodeSet) {
     for id in graph.topological() {
-        for (position, operand) in graph.operands(id).into_iter().enumerate() {
+        for (position, operand) in graph.operands(id).to_vec().into_iter().enumerate() {
             let stored = graph.storage(operand);
             if slices.contains(stored) && wants_whole(graph, id, position, operand != stored) {
-                let mut operands = graph.operands(id);
+                let mut operands = graph.operands(id).to_vec();
                 operands[position] = copy(graph, operand);
                 let op = graph.node(id).op.clone();
                 graph.set(id, op, &operands);

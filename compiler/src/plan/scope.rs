@@ -66,7 +66,7 @@ impl<'a, 'g> Scope<'a, 'g> {
             values.push(id);
             let unmet =
                 |id: &NodeId| self.window(self.graph.storage(*id)).is_none() && seen.insert(*id);
-            pending.extend(self.graph.operands(id).into_iter().filter(unmet));
+            pending.extend(self.graph.operands(id).iter().copied().filter(unmet));
         }
         values.sort_unstable();
         let mut names: Vec<String> =

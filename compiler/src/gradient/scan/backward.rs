@@ -199,7 +199,7 @@ impl<'a> Backward<'a> {
             let node = self.parts.body.node(sum).clone();
             let Op::Contraction(op) = &node.op else { continue };
             let mut outside = Vec::new();
-            for inside in self.parts.body.operands(sum) {
+            for &inside in self.parts.body.operands(sum) {
                 let constant = self.parts.body.node(inside).clone();
                 outside.push(match sources.get(inside) {
                     Some(source) => *source,
@@ -234,7 +234,7 @@ impl<'a> Backward<'a> {
     /// Returns the nodes of each step that the sums after the loop read.
     fn read_by_lifted(&self) -> Vec<NodeId> {
         let mut read: Vec<NodeId> = Vec::new();
-        for operand in self.lifted.iter().flat_map(|(_, sum)| self.parts.body.operands(*sum)) {
+        for &operand in self.lifted.iter().flat_map(|(_, sum)| self.parts.body.operands(*sum)) {
             let constant =
                 matches!(self.parts.body.node(operand).op, Op::Constant(_) | Op::Elements(_));
             let captured = self.parts.captures.iter().any(|capture| capture.inside == operand);

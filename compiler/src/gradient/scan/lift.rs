@@ -23,7 +23,7 @@ pub(super) fn sums(body: &Graph, node: NodeId, forward: &NodeSet) -> Option<Vec<
         Op::Binary(BinaryOp::Add) => {
             let operands = body.operands(node);
             let is_whole = operands.iter().all(|&operand| body.shape(operand) == body.shape(node));
-            let parts = operands.into_iter().map(|operand| sums(body, operand, forward));
+            let parts = operands.iter().map(|&operand| sums(body, operand, forward));
             is_whole.then(|| parts.collect::<Option<Vec<_>>>())?.map(|parts| parts.concat())
         }
         _ => None,

@@ -79,7 +79,7 @@ impl Classes {
         let operands = graph.operands(id);
         match &graph.node(id).op {
             op if op.is_elementwise() => {
-                for operand in operands {
+                for &operand in operands {
                     let missing = graph.shape(id).len() - graph.shape(operand).len();
                     for axis in 0..graph.shape(operand).len() {
                         if graph.shape(operand)[axis] == graph.shape(id)[missing + axis] {

@@ -44,7 +44,7 @@ impl<'a> Rewriter<'a> {
 
     /// Rewrites a node in its new order. Its operands must have theirs already.
     pub fn rewrite(&mut self, id: NodeId) {
-        let (order, operands) = (self.order(id), self.graph.operands(id));
+        let (order, operands) = (self.order(id), self.graph.operands(id).to_vec());
         let stays = |id: &NodeId| !self.orders.contains(*id);
         if stays(&id) && operands.iter().all(stays) && !self.read.contains(id) {
             return;
