@@ -64,6 +64,7 @@ fn factors(graph: &Graph) -> Vec<NodeId> {
     });
     products
         .flat_map(|id| graph.operands(id))
+        .copied()
         .filter(|&operand| graph.dtype(operand) == DType::F32)
         .collect()
 }

@@ -18,9 +18,9 @@
 //! Products with weights are left alone: they are computed once, and keep a device busy as they
 //! are.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::graph::{Aggregation, Graph, NodeId, Op};
+use crate::graph::{Aggregation, Graph, NodeId, NodeMap, Op};
 use crate::nest::{Attention, Leaf, Load, Nest, loads_of, row_form};
 use crate::profile::{Execution, Profile};
 use crate::scalar::Value;
@@ -54,7 +54,7 @@ pub fn attend<'g>(groups: Groups<'g>, profile: &Profile, time: Time) -> Groups<'
         profile,
         time,
         reads: Vec::new(),
-        home: HashMap::new(),
+        home: NodeMap::new(),
         leads: Vec::new(),
         groups: list,
     };
@@ -67,7 +67,7 @@ pub fn attend<'g>(groups: Groups<'g>, profile: &Profile, time: Time) -> Groups<'
             // The change removed and reordered groups: continue at the new position of the reader.
             let root = taking.groups[reader].main();
             taking = changed;
-            reader = taking.home[&root];
+            reader = taking.home[root];
         }
         reader += 1;
     }
@@ -83,7 +83,7 @@ struct Taking<'g> {
     /// For each group: the roots of other groups that it reads from memory.
     reads: Vec<BTreeSet<NodeId>>,
     /// The group of each root.
-    home: HashMap<NodeId, usize>,
+    home: NodeMap<usize>,
     /// For each group: whether its root is a product, or derives from a product of its size.
     leads: Vec<bool>,
 }
@@ -125,8 +125,8 @@ impl<'g> Taking<'g> {
         if self
             .graph
             .operands(group.contraction?)
-            .into_iter()
-            .any(|operand| self.is_prepared(self.graph.storage(operand)))
+            .iter()
+            .any(|&operand| self.is_prepared(self.graph.storage(operand)))
         {
             return None;
         }
@@ -145,7 +145,7 @@ impl<'g> Taking<'g> {
             let next =
                 of_factor(&nest, factor, rows).into_iter().find_map(|(operand, of_points)| {
                     let node = operands[operand];
-                    let &home = self.home.get(&node).filter(|_| !given.contains(&node))?;
+                    let &home = self.home.get(node).filter(|_| !given.contains(&node))?;
                     let takes = if of_points {
                         self.leads[home]
                     } else {
@@ -181,7 +181,7 @@ impl<'g> Taking<'g> {
 
     /// Returns whether a node is a weight, or depends on weights alone.
     fn is_prepared(&self, id: NodeId) -> bool {
-        let is_once = || self.home.get(&id).is_some_and(|&home| self.groups[home].once);
+        let is_once = || self.home.get(id).is_some_and(|&home| self.groups[home].once);
         matches!(self.graph.node(id).op, Op::Weight(_)) || is_once()
     }
 
@@ -193,7 +193,7 @@ impl<'g> Taking<'g> {
         given: &BTreeSet<NodeId>,
     ) -> Option<(Nest, Vec<NodeId>)> {
         let in_memory = |id: NodeId| {
-            given.contains(&id) || self.home.get(&id).is_some_and(|home| !taken.contains(home))
+            given.contains(&id) || self.home.get(id).is_some_and(|home| !taken.contains(home))
         };
         nest_of(self.graph, group, &in_memory)
     }
@@ -262,7 +262,7 @@ impl<'g> Taking<'g> {
         self.graph.budget.spend(8 * self.groups.len() as u64).ok()?;
         let groups = self.groups.iter().enumerate().filter_map(group).collect();
         let mut all =
-            Taking { groups, reads: Vec::new(), home: HashMap::new(), leads: Vec::new(), ..*self };
+            Taking { groups, reads: Vec::new(), home: NodeMap::new(), leads: Vec::new(), ..*self };
         all.find_reads();
         for group in change.become_.values() {
             let (nest, _) = all.nest(group, &BTreeSet::new(), &BTreeSet::new())?;
@@ -286,7 +286,7 @@ impl<'g> Taking<'g> {
             }
             let before = all.reads[number]
                 .iter()
-                .map(|root| all.home[root])
+                .map(|root| all.home[*root])
                 .filter(|&other| !is_placed[other] && other != number);
             let before: Vec<usize> = before.collect();
             if before.is_empty() {
@@ -390,7 +390,7 @@ impl<'g> Taking<'g> {
             }
             _ => self.reads[number].iter().any(|&root| {
                 elements(root) == elements(group.main())
-                    && self.leads.get(self.home[&root]) == Some(&true)
+                    && self.leads.get(self.home[root]) == Some(&true)
             }),
         }
     }
@@ -400,7 +400,7 @@ impl<'g> Taking<'g> {
         let group = &self.groups[number];
         let is_statistic =
             !group.once && group.contraction.is_some_and(|id| row_form(self.graph, id).is_some());
-        let of_taken = |root: &NodeId| taken.contains(&self.home[root]) || by.inner.contains(root);
+        let of_taken = |root: &NodeId| taken.contains(&self.home[*root]) || by.inner.contains(root);
         is_statistic && group.statistics.is_empty() && self.reads[number].iter().any(of_taken)
     }
 }

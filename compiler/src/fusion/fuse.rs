@@ -24,10 +24,12 @@
 //! elements, whatever is inlined, so grouping affects only cost. Every node that a nest reads from
 //! memory is a root, an input or a constant, and roots are in topological order.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use crate::affine::Affine;
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::graph::{
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, NodeMap, NodeSet, Op,
+};
 use crate::nest::is_view;
 use crate::profile::{Execution, Profile};
 use crate::scalar::{BinaryOp, Inst, Value};
@@ -55,14 +57,13 @@ pub fn fuse<'g>(graph: &'g Graph, profile: &Profile) -> Groups<'g> {
 /// Returns the groups of `graph` in topological order.
 fn groups_of(graph: &Graph, profile: &Profile) -> Vec<Group> {
     let links = Links::new(graph);
-    let mut stored: HashSet<NodeId> =
-        graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
+    let mut stored: NodeSet = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
     for id in graph.ids() {
         stored.extend(must_be_read_from_memory(graph, id));
     }
     let most_buffers = profile.max_buffers as usize;
     let prelude = Prelude::find(graph, &links.order, profile);
-    stored.extend(prelude.kept);
+    stored.extend(prelude.kept.iter());
     let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
     let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();
     loop {
@@ -89,7 +90,7 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
         Op::Contraction(op) => {
             let dynamic = op.accesses.iter().filter(|access| !access.is_fixed());
             let dynamic = dynamic.map(|a| graph.storage(operands[a.operand]));
-            dynamic.chain(compared_with_extremes(graph, op, &operands)).collect()
+            dynamic.chain(compared_with_extremes(graph, op, operands)).collect()
         }
         _ => Vec::new(),
     }
@@ -112,10 +113,7 @@ pub(super) fn compared_with_extremes(
     let is_extreme_of = |extreme: NodeId, tensor: NodeId| match &graph.node(extreme).op {
         Op::Contraction(op) => {
             matches!(op.aggregation, Aggregation::Max | Aggregation::Min)
-                && graph
-                    .operands(extreme)
-                    .into_iter()
-                    .any(|operand| graph.storage(operand) == tensor)
+                && graph.operands(extreme).iter().any(|&operand| graph.storage(operand) == tensor)
         }
         _ => false,
     };
@@ -131,46 +129,35 @@ pub(super) fn compared_with_extremes(
     found
 }
 
-/// The graph's edges, by node index.
+/// The readers of nodes. Unlike [`Graph::users`], in topological order.
 struct Links {
     /// All nodes in topological order.
     order: Vec<NodeId>,
-    operands: Vec<Vec<NodeId>>,
     /// Readers of each node, once for each operand position.
-    users: Vec<Vec<NodeId>>,
+    users: NodeMap<Vec<NodeId>>,
     /// How many of the graph's outputs are in the memory of each node.
-    outputs: HashMap<NodeId, usize>,
+    outputs: NodeMap<usize>,
 }
 
 impl Links {
     fn new(graph: &Graph) -> Links {
         let order = graph.topological();
-        let count = order.iter().map(|id| id.index() + 1).max().unwrap_or(0);
-        let mut outputs = HashMap::new();
+        let mut outputs = NodeMap::new();
         graph
             .outputs
             .iter()
-            .for_each(|(_, id)| *outputs.entry(graph.storage(*id)).or_insert(0) += 1);
-        let mut links = Links {
-            order,
-            operands: vec![Vec::new(); count],
-            users: vec![Vec::new(); count],
-            outputs,
-        };
-        for &id in &links.order {
-            let operands = graph.operands(id);
-            operands.iter().for_each(|operand| links.users[operand.index()].push(id));
-            links.operands[id.index()] = operands;
+            .for_each(|(_, id)| *outputs.slot(graph.storage(*id)).get_or_insert(0) += 1);
+        let mut users: NodeMap<Vec<NodeId>> = NodeMap::new();
+        for &id in &order {
+            for &operand in graph.operands(id) {
+                users.slot(operand).get_or_insert_default().push(id);
+            }
         }
-        links
-    }
-
-    fn operands(&self, id: NodeId) -> &[NodeId] {
-        &self.operands[id.index()]
+        Links { order, users, outputs }
     }
 
     fn users(&self, id: NodeId) -> &[NodeId] {
-        &self.users[id.index()]
+        self.users.get(id).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -189,17 +176,17 @@ struct Grouping<'g> {
     profile: &'g Profile,
     links: &'g Links,
     /// Contractions other than views.
-    reductions: &'g HashSet<NodeId>,
-    /// For each node: where it is inlined, or `None` if it is stored. Indexed by node.
-    inlined: Vec<Option<Inlined>>,
+    reductions: &'g NodeSet,
+    /// Where each node is inlined. Absent if it is stored.
+    inlined: NodeMap<Inlined>,
     /// The contraction of a root's group; roots without one are absent.
-    contractions: HashMap<NodeId, NodeId>,
-    /// Total evaluations of each node. Indexed by node.
-    evaluations: Vec<f64>,
+    contractions: NodeMap<NodeId>,
+    /// Total evaluations of each node.
+    evaluations: NodeMap<f64>,
     /// Number of nodes in each root's group.
-    sizes: HashMap<NodeId, usize>,
+    sizes: NodeMap<usize>,
     /// For each elementwise node that could be in a contraction's epilogue: that contraction.
-    epilogues: HashMap<NodeId, NodeId>,
+    epilogues: NodeMap<NodeId>,
 }
 
 impl<'g> Grouping<'g> {
@@ -207,19 +194,19 @@ impl<'g> Grouping<'g> {
         graph: &'g Graph,
         profile: &'g Profile,
         links: &'g Links,
-        reductions: &'g HashSet<NodeId>,
-        stored: &HashSet<NodeId>,
+        reductions: &'g NodeSet,
+        stored: &NodeSet,
     ) -> Grouping<'g> {
         let mut grouping = Grouping {
             graph,
             profile,
             links,
             reductions,
-            inlined: vec![None; links.users.len()],
-            contractions: HashMap::new(),
-            evaluations: vec![0.0; links.users.len()],
-            sizes: HashMap::new(),
-            epilogues: HashMap::new(),
+            inlined: NodeMap::new(),
+            contractions: NodeMap::new(),
+            evaluations: NodeMap::new(),
+            sizes: NodeMap::new(),
+            epilogues: NodeMap::new(),
         };
         grouping.find_epilogues();
         for &id in links.order.iter().rev() {
@@ -229,35 +216,35 @@ impl<'g> Grouping<'g> {
             }
             let elements = graph.node(id).ty.elements() as f64;
             let needed: f64 = links.users(id).iter().map(|&user| grouping.reads(user, id)).sum();
-            let home = if stored.contains(&id) { None } else { grouping.inline(id, needed) };
-            grouping.evaluations[id.index()] = if home.is_some() { needed } else { elements };
+            let home = if stored.contains(id) { None } else { grouping.inline(id, needed) };
+            grouping.evaluations.insert(id, if home.is_some() { needed } else { elements });
             match &home {
                 Some(home) => {
                     for root in &home.roots {
-                        *grouping.sizes.entry(*root).or_insert(1) += 1;
+                        *grouping.sizes.slot(*root).get_or_insert(1) += 1;
                     }
                 }
                 None => {
-                    if reductions.contains(&id) {
+                    if reductions.contains(id) {
                         grouping.contractions.insert(id, id);
                     }
                 }
             }
-            grouping.inlined[id.index()] = home;
+            *grouping.inlined.slot(id) = home;
         }
         grouping
     }
 
     /// Follows each contraction through elementwise nodes of its shape.
     fn find_epilogues(&mut self) {
-        for &contraction in self.links.order.iter().filter(|id| self.reductions.contains(id)) {
+        for &contraction in self.links.order.iter().filter(|id| self.reductions.contains(**id)) {
             let mut open = vec![contraction];
             let mut seen = HashSet::new();
             while let Some(id) = open.pop().filter(|_| seen.len() < MOST_NODES) {
                 for &reader in self.links.users(id) {
                     let is_same = self.graph.shape(reader) == self.graph.shape(contraction);
                     if is_same && is_local(&self.graph.node(reader).op) && seen.insert(reader) {
-                        self.epilogues.entry(reader).or_insert(contraction);
+                        self.epilogues.slot(reader).get_or_insert(contraction);
                         open.push(reader);
                     }
                 }
@@ -267,9 +254,9 @@ impl<'g> Grouping<'g> {
 
     /// Returns how often evaluating all of `user` reads an element of `id`.
     fn reads(&self, user: NodeId, id: NodeId) -> f64 {
-        let evaluations = self.evaluations[user.index()];
+        let evaluations = self.evaluations.get(user).copied().unwrap_or(0.0);
         let Op::Contraction(op) = &self.graph.node(user).op else { return evaluations };
-        let operands = self.links.operands(user);
+        let operands = self.graph.operands(user);
         let default = f64::from(op.default && operands.last() == Some(&id));
         let elements = (self.graph.node(user).ty.elements() as f64).max(1.0);
         let points: f64 = op.indices.iter().map(|r| (r.high - r.low).max(0) as f64).product();
@@ -286,7 +273,7 @@ impl<'g> Grouping<'g> {
     /// coordinate is the sum of a place and a tap.
     fn reads_through_window(&self, user: NodeId, id: NodeId) -> bool {
         let Op::Contraction(op) = &self.graph.node(user).op else { return false };
-        let operands = self.links.operands(user);
+        let operands = self.graph.operands(user);
         let is_window =
             |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).count() > 1;
         let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);
@@ -302,7 +289,7 @@ impl<'g> Grouping<'g> {
         let mut roots = Vec::new();
         let mut at_place = true;
         for &user in users {
-            match &self.inlined[user.index()] {
+            match self.inlined.get(user) {
                 Some(home) => {
                     roots.extend(&home.roots);
                     at_place &= home.at_place;
@@ -320,12 +307,12 @@ impl<'g> Grouping<'g> {
         if matches!(node.op, Op::Constant(_) | Op::Index { .. }) {
             return Some(Inlined { roots, at_place });
         }
-        if roots.iter().any(|r| self.sizes.get(r).is_some_and(|&n| n >= MOST_NODES)) {
+        if roots.iter().any(|r| self.sizes.get(*r).is_some_and(|&n| n >= MOST_NODES)) {
             return None;
         }
-        if self.reductions.contains(&id) {
+        if self.reductions.contains(id) {
             // A nest has room for only one aggregation.
-            let joins = at_place && !self.contractions.contains_key(&root);
+            let joins = at_place && !self.contractions.contains(root);
             return joins.then(|| {
                 self.contractions.insert(root, id);
                 Inlined { roots, at_place }
@@ -336,12 +323,12 @@ impl<'g> Grouping<'g> {
         }
         let bytes = |id: NodeId| self.graph.node(id).ty.elements() * self.graph.dtype(id).size();
         if !at_place
-            && self.epilogues.get(&id).is_some_and(|contraction| bytes(id) <= bytes(*contraction))
+            && self.epilogues.get(id).is_some_and(|contraction| bytes(id) <= bytes(*contraction))
         {
             return None;
         }
         let repeats = needed / (node.ty.elements() as f64).max(1.0);
-        let operands = self.links.operands(id);
+        let operands = self.graph.operands(id);
         let tensors = operands.iter().filter(|&&o| self.graph.node(o).ty.elements() > 1).count();
         // On a cpu, stored values stay in a cache, and the fast products and convolutions read
         // operands as they lie in memory.
@@ -359,44 +346,41 @@ impl<'g> Grouping<'g> {
     }
 
     fn is_stored(&self, id: NodeId) -> bool {
-        self.inlined[id.index()].is_none() && !matches!(self.graph.node(id).op, Op::Reshape)
+        !self.inlined.contains(id) && !matches!(self.graph.node(id).op, Op::Reshape)
     }
 
     /// Returns the roots of the groups that compute a node.
     fn roots<'s>(&'s self, id: &'s NodeId) -> &'s [NodeId] {
-        self.inlined[id.index()].as_ref().map_or(std::slice::from_ref(id), |home| &home.roots)
+        self.inlined.get(*id).map_or(std::slice::from_ref(id), |home| &home.roots)
     }
 
     /// Returns the nodes whose memory a computed node's operands alias.
     fn reads_from(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let computes = !matches!(self.graph.node(id).op, Op::Reshape | Op::Scan(_));
-        self.links
-            .operands(id)
-            .iter()
-            .filter(move |_| computes)
-            .map(|&operand| self.graph.storage(operand))
+        let operands = self.graph.operands(id).iter().filter(move |_| computes);
+        operands.map(|&operand| self.graph.storage(operand))
     }
 
     /// Returns how many tensors the nests that compute a node may read if a kernel can bind
     /// `most_buffers`. In a scan, a nest writes its result once for each output that names it.
     fn most_read(&self, id: NodeId, most_buffers: usize) -> usize {
-        let written = |root: &NodeId| self.links.outputs.get(root).copied().unwrap_or(0);
+        let written = |root: &NodeId| self.links.outputs.get(*root).copied().unwrap_or(0);
         most_buffers.saturating_sub(self.roots(&id).iter().map(written).max().unwrap_or(0).max(1))
     }
 
     /// Returns the roots of groups whose nests read more tensors than a kernel can bind besides its
     /// outputs.
-    fn too_large(&self, most_buffers: usize) -> HashSet<NodeId> {
-        let mut read: HashMap<NodeId, HashSet<NodeId>> = HashMap::new();
+    fn too_large(&self, most_buffers: usize) -> NodeSet {
+        let mut read: NodeMap<HashSet<NodeId>> = NodeMap::new();
         for id in &self.links.order {
             for operand in self.reads_from(*id).filter(|&operand| self.is_stored(operand)) {
                 for root in self.roots(id) {
-                    read.entry(*root).or_default().insert(operand);
+                    read.slot(*root).get_or_insert_default().insert(operand);
                 }
             }
         }
         let is_too_much = |root: NodeId, count: usize| count > self.most_read(root, most_buffers);
-        read.into_iter()
+        read.iter()
             .filter(|(root, tensors)| is_too_much(*root, tensors.len()))
             .map(|(root, _)| root)
             .collect()
@@ -410,10 +394,10 @@ impl<'g> Grouping<'g> {
     /// as one tensor from there on.
     fn to_store(&self, most_buffers: usize) -> Vec<NodeId> {
         let too_large = self.too_large(most_buffers);
-        let mut needs: HashMap<NodeId, BTreeSet<NodeId>> = HashMap::new();
+        let mut needs: NodeMap<BTreeSet<NodeId>> = NodeMap::new();
         let mut chosen = Vec::new();
         for &id in &self.links.order {
-            if too_large.is_empty() || !self.roots(&id).iter().any(|root| too_large.contains(root))
+            if too_large.is_empty() || !self.roots(&id).iter().any(|root| too_large.contains(*root))
             {
                 continue;
             }
@@ -423,9 +407,9 @@ impl<'g> Grouping<'g> {
             let stored: Vec<NodeId> =
                 self.reads_from(id).filter(|&operand| self.is_stored(operand)).collect();
             loop {
-                let below = inlined.iter().filter_map(|operand| needs.get(operand)).flatten();
+                let below = inlined.iter().filter_map(|operand| needs.get(*operand)).flatten();
                 let all: BTreeSet<NodeId> = below.chain(&stored).copied().collect();
-                let count = |operand: &NodeId| needs.get(operand).map_or(0, BTreeSet::len);
+                let count = |operand: &NodeId| needs.get(*operand).map_or(0, BTreeSet::len);
                 match inlined.iter().copied().max_by_key(count).filter(|largest| count(largest) > 1)
                 {
                     Some(largest) if all.len() > most_read => {
@@ -443,7 +427,7 @@ impl<'g> Grouping<'g> {
     }
 
     /// Returns the groups. `once` has the nodes that depend on no input.
-    fn groups(&self, once: &HashSet<NodeId>) -> Vec<Group> {
+    fn groups(&self, once: &NodeSet) -> Vec<Group> {
         let stored = self
             .links
             .order
@@ -452,10 +436,10 @@ impl<'g> Grouping<'g> {
 
         let group = |id: &NodeId| Group {
             roots: vec![*id],
-            contraction: self.contractions.get(id).copied(),
+            contraction: self.contractions.get(*id).copied(),
             statistics: Vec::new(),
             inner: Vec::new(),
-            once: once.contains(id),
+            once: once.contains(*id),
         };
         stored.map(group).collect()
     }

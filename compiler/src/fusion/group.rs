@@ -1,8 +1,8 @@
 //! [`Group`]: the nodes that one nest computes; and what groups read from each other.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::nest::{self, Members, Nest, Window};
 
 /// The nodes that one nest computes. A scan or a random number generator has a group of its own.
@@ -45,7 +45,7 @@ pub struct Groups<'g> {
     /// The groups in an order in which each reads only what earlier ones store.
     pub list: Vec<Group>,
     /// The groups of each scan's body.
-    pub bodies: HashMap<NodeId, Groups<'g>>,
+    pub bodies: NodeMap<Groups<'g>>,
 }
 
 impl Groups<'_> {
@@ -55,14 +55,14 @@ impl Groups<'_> {
         let name = |id: NodeId| graph.value_name(id);
         let (home, reads) = homes(graph, &self.list);
         for (number, group) in self.list.iter().enumerate() {
-            if let Some(&root) = group.roots.iter().find(|root| home[root] != number) {
+            if let Some(&root) = group.roots.iter().find(|root| home[**root] != number) {
                 return Err(format!("two groups store `{}`", name(root)));
             }
-            if let Some(&late) = reads[number].iter().find(|root| home[root] >= number) {
+            if let Some(&late) = reads[number].iter().find(|root| home[**root] >= number) {
                 return Err(format!("`{}` is read before it is stored", name(late)));
             }
         }
-        let is_stored = |id: NodeId| graph.node(id).op.is_source() || home.contains_key(&id);
+        let is_stored = |id: NodeId| graph.node(id).op.is_source() || home.contains(id);
         if let Some((output, _)) =
             graph.outputs.iter().find(|(_, id)| !is_stored(graph.storage(*id)))
         {
@@ -73,7 +73,7 @@ impl Groups<'_> {
                 Op::Scan(_) | Op::PrngValue | Op::PrngState { .. } if !is_stored(id) => {
                     return Err(format!("no group computes `{}`", name(id)));
                 }
-                Op::Scan(_) if !self.bodies.contains_key(&id) => {
+                Op::Scan(_) if !self.bodies.contains(id) => {
                     return Err(format!("the body of `{}` has no groups", name(id)));
                 }
                 _ => {}
@@ -119,10 +119,7 @@ pub(super) fn nest_of(
 
 /// Returns the group of each root, and for each group the roots of other groups that it reads from
 /// memory.
-pub(super) fn homes(
-    graph: &Graph,
-    groups: &[Group],
-) -> (HashMap<NodeId, usize>, Vec<BTreeSet<NodeId>>) {
+pub(super) fn homes(graph: &Graph, groups: &[Group]) -> (NodeMap<usize>, Vec<BTreeSet<NodeId>>) {
     let roots = |(number, group): (usize, &Group)| {
         group.roots.iter().map(|&root| (root, number)).collect::<Vec<_>>()
     };
@@ -132,12 +129,12 @@ pub(super) fn homes(
 }
 
 /// Returns the roots of other groups that a group reads from memory.
-fn reads(graph: &Graph, group: &Group, home: &HashMap<NodeId, usize>) -> BTreeSet<NodeId> {
+fn reads(graph: &Graph, group: &Group, home: &NodeMap<usize>) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
     let mut seen: HashSet<NodeId> = group.roots.iter().copied().collect();
     let mut pending = group.roots.clone();
     while let Some(id) = pending.pop() {
-        for operand in graph.operands(id) {
+        for &operand in graph.operands(id) {
             let operand = match &graph.node(graph.storage(operand)).op {
                 Op::Result { .. } => graph.operands(graph.storage(operand))[0],
                 _ => graph.storage(operand),
@@ -145,7 +142,7 @@ fn reads(graph: &Graph, group: &Group, home: &HashMap<NodeId, usize>) -> BTreeSe
             if !seen.insert(operand) {
                 continue;
             }
-            if home.contains_key(&operand) {
+            if home.contains(operand) {
                 found.insert(operand);
             } else if !graph.node(operand).op.is_source() {
                 pending.push(operand);

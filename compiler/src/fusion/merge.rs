@@ -16,9 +16,9 @@
 //! value is read at another place. A group moves only to a position where everything that it reads
 //! still comes before it, and all its readers come after it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::nest::{Nest, row_form};
 use crate::profile::{Execution, Profile};
 
@@ -53,7 +53,7 @@ pub fn merge<'g>(groups: Groups<'g>, profile: &Profile) -> Groups<'g> {
     for reader in 0..merging.groups.len() {
         merging.merge_operands(reader);
     }
-    let bodies = bodies.into_iter().map(|(scan, body)| (scan, merge(body, profile))).collect();
+    let bodies = bodies.into_entries().map(|(scan, body)| (scan, merge(body, profile))).collect();
     Groups { graph, list: merging.groups.into_iter().flatten().collect(), bodies }
 }
 
@@ -76,25 +76,27 @@ struct Merging<'g> {
     /// For each group: the roots of other groups that it reads from memory.
     reads: Vec<BTreeSet<NodeId>>,
     /// The groups that read each root.
-    readers: HashMap<NodeId, BTreeSet<usize>>,
+    readers: NodeMap<BTreeSet<usize>>,
     /// The group of each root.
-    home: HashMap<NodeId, usize>,
+    home: NodeMap<usize>,
     /// How many of the graph's outputs each node is. In a loop, each output is written separately.
-    outputs: HashMap<NodeId, usize>,
+    outputs: NodeMap<usize>,
 }
 
 impl<'g> Merging<'g> {
     fn new(graph: &'g Graph, groups: Vec<Group>, profile: &'g Profile) -> Merging<'g> {
         let (home, reads) = homes(graph, &groups);
-        let mut readers: HashMap<NodeId, BTreeSet<usize>> = HashMap::new();
+        let mut readers: NodeMap<BTreeSet<usize>> = NodeMap::new();
         for (number, roots) in reads.iter().enumerate() {
-            roots.iter().for_each(|&root| _ = readers.entry(root).or_default().insert(number));
+            roots
+                .iter()
+                .for_each(|&root| _ = readers.slot(root).get_or_insert_default().insert(number));
         }
-        let mut outputs = HashMap::new();
+        let mut outputs = NodeMap::new();
         graph
             .outputs
             .iter()
-            .for_each(|(_, id)| *outputs.entry(graph.storage(*id)).or_insert(0) += 1);
+            .for_each(|(_, id)| *outputs.slot(graph.storage(*id)).get_or_insert(0) += 1);
         Merging {
             graph,
             profile,
@@ -114,7 +116,7 @@ impl<'g> Merging<'g> {
         loop {
             let next = self.reads[at]
                 .iter()
-                .map(|root| self.home[root])
+                .map(|root| self.home[*root])
                 .find(|other| !refused.contains(other));
             let Some(other) = next else { return };
             match self.merged(other, at) {
@@ -131,7 +133,7 @@ impl<'g> Merging<'g> {
     /// Merges a group with row statistics into the product whose rows they describe, if that pays.
     fn finish_rows(&mut self, reader: usize, time: Time) {
         let products: BTreeSet<usize> =
-            self.reads[reader].iter().map(|root| self.home[root]).collect();
+            self.reads[reader].iter().map(|root| self.home[*root]).collect();
         let with_product =
             |&product: &usize| Some((product, self.finished(product, reader, time)?));
         if let Some((product, (group, place))) = products.iter().find_map(with_product) {
@@ -161,14 +163,14 @@ impl<'g> Merging<'g> {
         }
         group.roots.retain(|root| self.is_kept(*root, first, second));
         let others =
-            |id: NodeId| self.home.get(&id).is_some_and(|home| ![first, second].contains(home));
+            |id: NodeId| self.home.get(id).is_some_and(|home| ![first, second].contains(home));
         let (whole, _) = nest_of(self.graph, &group, &others)?;
         let fits = self.buffers(&whole, &group.roots) <= self.profile.max_buffers as usize;
         if !fits || whole.epilogue.insts.len() > 4 * MOST_NODES {
             return None;
         }
         let alone =
-            |group: &Group| time(&nest_of(self.graph, group, &|id| self.home.contains_key(&id))?.0);
+            |group: &Group| time(&nest_of(self.graph, group, &|id| self.home.contains(id))?.0);
         // If the merged group has no kernel, it is not merged.
         let whole = time(&whole)?;
         (whole <= alone(a)? + alone(b)?).then_some((group, place))
@@ -228,7 +230,7 @@ impl<'g> Merging<'g> {
         if self.compares_extremes(&group) {
             return None;
         }
-        let (nest, _) = nest_of(self.graph, &group, &|id| self.home.contains_key(&id))?;
+        let (nest, _) = nest_of(self.graph, &group, &|id| self.home.contains(id))?;
         let is_kept = |root: &NodeId| self.is_kept(*root, first, second);
         group.roots.retain(is_kept);
         self.pays(&nest, &group.roots).then_some((group, place))
@@ -239,7 +241,7 @@ impl<'g> Merging<'g> {
     fn compares_extremes(&self, group: &Group) -> bool {
         group.statistics.iter().chain(&group.contraction).any(|&id| {
             let Op::Contraction(op) = &self.graph.node(id).op else { return false };
-            let compared = compared_with_extremes(self.graph, op, &self.graph.operands(id));
+            let compared = compared_with_extremes(self.graph, op, self.graph.operands(id));
             compared.iter().any(|tensor| group.roots.contains(tensor))
         })
     }
@@ -250,16 +252,16 @@ impl<'g> Merging<'g> {
         if roots.iter().all(|root| self.readers(*root).all(|reader| reader >= second)) {
             return Some(second);
         }
-        self.reads[second].iter().all(|root| self.home[root] <= first).then_some(first)
+        self.reads[second].iter().all(|root| self.home[*root] <= first).then_some(first)
     }
 
     fn readers(&self, root: NodeId) -> impl Iterator<Item = usize> {
-        self.readers.get(&root).into_iter().flatten().copied()
+        self.readers.get(root).into_iter().flatten().copied()
     }
 
     /// Returns whether a root of two merged groups must still be stored.
     fn is_kept(&self, root: NodeId, first: usize, second: usize) -> bool {
-        self.outputs.contains_key(&root)
+        self.outputs.contains(root)
             || self.readers(root).any(|reader| reader != first && reader != second)
     }
 
@@ -295,7 +297,7 @@ impl<'g> Merging<'g> {
     /// Returns the number of buffers that a nest binds if it stores these roots.
     fn buffers(&self, nest: &Nest, stored: &[NodeId]) -> usize {
         nest.operands.len()
-            + stored.iter().map(|root| self.outputs.get(root).copied().unwrap_or(1)).sum::<usize>()
+            + stored.iter().map(|root| self.outputs.get(*root).copied().unwrap_or(1)).sum::<usize>()
     }
 
     /// Replaces two groups by their merger.
@@ -308,17 +310,17 @@ impl<'g> Merging<'g> {
         let mut reads = std::mem::take(&mut self.reads[first]);
         reads.append(&mut self.reads[second]);
         reads.retain(|root| !gone.contains(root));
-        gone.iter().for_each(|root| _ = self.home.remove(root));
+        gone.iter().for_each(|root| _ = self.home.remove(*root));
         group.roots.iter().for_each(|&root| _ = self.home.insert(root, place));
         // A group does not read its own roots from memory.
         for root in reads.iter().chain(&group.roots) {
             self.readers
-                .entry(*root)
-                .or_default()
+                .slot(*root)
+                .get_or_insert_default()
                 .retain(|&reader| reader != first && reader != second);
         }
         for root in &reads {
-            self.readers.entry(*root).or_default().insert(place);
+            self.readers.slot(*root).get_or_insert_default().insert(place);
         }
         self.reads[place] = reads;
         self.groups[place] = Some(group);

@@ -7,10 +7,8 @@
 //!
 //! Why it is sound: a node is a function of its operands, and none of these depends on an input.
 
-use std::collections::HashSet;
-
 use crate::affine::Affine;
-use crate::graph::{Aggregation, Contraction, Graph, NodeId, Op};
+use crate::graph::{Aggregation, Contraction, Graph, NodeId, NodeSet, Op};
 use crate::profile::Profile;
 use crate::scalar::Inst;
 
@@ -22,10 +20,10 @@ const SMALL: usize = 1 << 20;
 pub(super) struct Prelude {
     /// Nodes that depend on weights and constants alone, including the weights and constants
     /// themselves.
-    pub nodes: HashSet<NodeId>,
+    pub nodes: NodeSet,
     /// Nodes of the prelude that must be stored for runs to read, although fusion alone might
     /// inline them.
-    pub kept: HashSet<NodeId>,
+    pub kept: NodeSet,
 }
 
 impl Prelude {
@@ -36,8 +34,8 @@ impl Prelude {
             let storage = profile.storage(graph.dtype(id)).unwrap_or(graph.dtype(id));
             (graph.node(id).ty.elements() * storage.size()) as u64 <= profile.most_bytes(storage)
         };
-        let mut prelude = Prelude { nodes: HashSet::new(), kept: HashSet::new() };
-        let mut of_weights: HashSet<NodeId> = HashSet::new();
+        let mut prelude = Prelude { nodes: NodeSet::new(), kept: NodeSet::new() };
+        let mut of_weights = NodeSet::new();
         for &id in order {
             let operands = graph.operands(id);
             let changes = match &graph.node(id).op {
@@ -46,32 +44,32 @@ impl Prelude {
                 Op::Weight(path) => graph.outputs.iter().any(|(name, _)| name == path),
                 _ => false,
             };
-            if changes || operands.iter().any(|operand| !prelude.nodes.contains(operand)) {
+            if changes || operands.iter().any(|operand| !prelude.nodes.contains(*operand)) {
                 continue;
             }
             prelude.nodes.insert(id);
             if matches!(graph.node(id).op, Op::Weight(_))
-                || operands.iter().any(|o| of_weights.contains(o))
+                || operands.iter().any(|o| of_weights.contains(*o))
             {
                 of_weights.insert(id);
             }
         }
         // Readers first: a run that reads a view reads the viewed node.
-        let mut read: HashSet<NodeId> = HashSet::new();
+        let mut read = NodeSet::new();
         // Operands of a run's products, which it reads often, if a kernel can bind them besides the
         // result.
-        let mut factors: HashSet<NodeId> = HashSet::new();
+        let mut factors = NodeSet::new();
         for &id in order.iter().rev() {
-            let is_factor = factors.contains(&id);
+            let is_factor = factors.contains(id);
             let is_free = shows_memory(graph, id)
                 || !fits(id)
-                || (!is_factor && (!of_weights.contains(&id) || grows(graph, id)));
-            if !prelude.nodes.contains(&id) || (is_free && read.contains(&id)) {
+                || (!is_factor && (!of_weights.contains(id) || grows(graph, id)));
+            if !prelude.nodes.contains(id) || (is_free && read.contains(id)) {
                 read.extend(graph.operands(id));
                 if is_factor || (is_product(graph, id) && graph.operands(id).len() < most_buffers) {
                     factors.extend(graph.operands(id));
                 }
-            } else if read.contains(&id)
+            } else if read.contains(id)
                 && (is_factor
                     || bytes(graph, id) <= SMALL
                     || is_reduction(graph, id)
@@ -125,7 +123,7 @@ fn shows_memory(graph: &Graph, id: NodeId) -> bool {
 /// then costs no more than reading it.
 fn grows(graph: &Graph, id: NodeId) -> bool {
     !matches!(graph.node(id).op, Op::Contraction(_))
-        && graph.operands(id).into_iter().all(|operand| bytes(graph, operand) < bytes(graph, id))
+        && graph.operands(id).iter().all(|&operand| bytes(graph, operand) < bytes(graph, id))
 }
 
 /// Returns whether the copy and the tensor are contiguous along the same variable.
@@ -192,7 +190,7 @@ graph g(%0) -> (Y = %3)
         let prelude = Prelude::find(&graph, &graph.topological(), profile);
         graph
             .ids()
-            .filter(|id| prelude.kept.contains(id))
+            .filter(|id| prelude.kept.contains(*id))
             .map(|id| graph.value_name(id) + " ")
             .collect()
     }

@@ -32,7 +32,7 @@ pub(super) fn gradient(
     g: NodeId,
     wanted: &[bool],
 ) -> Result<Vec<(usize, NodeId)>, Error> {
-    let points = Points { id, op, operands: graph.operands(id) };
+    let points = Points { id, op, operands: graph.operands(id).to_vec() };
     points
         .gradients(graph, g, wanted)
         .ok_or_else(|| Error::TooLarge { value: graph.value_name(id) })

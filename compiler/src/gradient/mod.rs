@@ -45,10 +45,8 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
-
 use crate::dtype::Scalar;
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, NodeSet, Op};
 use crate::tensor::TensorType;
 use rules::Algebra;
 use tensors::Tensors;
@@ -132,41 +130,40 @@ fn reverse(
     let order = graph.topological();
     let _ = graph.budget.spend(NODE_UNITS * order.len() as u64);
     let active = active(graph, &order, of, with_respect_to);
-    let mut parts: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
+    let mut parts: NodeMap<Vec<NodeId>> = NodeMap::new();
     for &(node, seed) in of {
-        parts.entry(node).or_default().push(seed);
+        parts.slot(node).get_or_insert_default().push(seed);
     }
-    let mut total: HashMap<NodeId, NodeId> = HashMap::new();
-    let before: HashSet<NodeId> = order.iter().copied().collect();
-    for id in order.into_iter().rev().filter(|id| active.contains(id)) {
+    let mut total: NodeMap<NodeId> = NodeMap::new();
+    let before: NodeSet = order.iter().copied().collect();
+    for id in order.into_iter().rev().filter(|id| active.contains(*id)) {
         if graph.budget.check().is_err() {
             return Err(Error::Exceeded);
         }
         if let Op::Scan(_) = graph.node(id).op {
             for (operand, part) in scan::gradient(graph, id, &total, &active)? {
-                parts.entry(operand).or_default().push(part);
+                parts.slot(operand).get_or_insert_default().push(part);
             }
             continue;
         }
         let mut tensors = Tensors::new(graph, id);
-        let sum =
-            parts.remove(&id).unwrap_or_default().into_iter().reduce(|a, b| tensors.sum(a, b));
+        let sum = parts.remove(id).unwrap_or_default().into_iter().reduce(|a, b| tensors.sum(a, b));
         let Some(sum) = sum else { continue };
-        if !before.contains(&sum) {
+        if !before.contains(sum) {
             tensors.name(sum, id);
         }
         total.insert(id, sum);
-        let operands = graph.operands(id);
-        let wanted: Vec<bool> = operands.iter().map(|operand| active.contains(operand)).collect();
+        let operands = graph.operands(id).to_vec();
+        let wanted: Vec<bool> = operands.iter().map(|operand| active.contains(*operand)).collect();
         let found = match &graph.node(id).op {
             Op::Contraction(op) => contraction::gradient(graph, id, &op.clone(), sum, &wanted)?,
             _ => Tensors::new(graph, id).gradient(sum, &wanted),
         };
         for (operand, part) in found {
-            parts.entry(operands[operand]).or_default().push(part);
+            parts.slot(operands[operand]).get_or_insert_default().push(part);
         }
     }
-    Ok(with_respect_to.iter().map(|node| total.get(node).copied()).collect())
+    Ok(with_respect_to.iter().map(|node| total.get(*node).copied()).collect())
 }
 
 /// Returns the nodes that propagate a gradient: floats that depend on a node of `with_respect_to`,
@@ -176,23 +173,22 @@ fn active(
     order: &[NodeId],
     of: &[(NodeId, NodeId)],
     with_respect_to: &[NodeId],
-) -> HashSet<NodeId> {
-    let with_respect_to: HashSet<&NodeId> = with_respect_to.iter().collect();
-    let mut reached: HashSet<NodeId> = HashSet::new();
+) -> NodeSet {
+    let with_respect_to: NodeSet = with_respect_to.iter().copied().collect();
+    let mut reached = NodeSet::new();
     for &id in order {
         let is_float = graph.dtype(id).is_float() || matches!(graph.node(id).op, Op::Scan(_));
-        let depends = || graph.operands(id).iter().any(|operand| reached.contains(operand));
+        let depends = || graph.operands(id).iter().any(|operand| reached.contains(*operand));
         let passes = || !matches!(graph.node(id).op, Op::StopGradient) && depends();
-        if is_float && (with_respect_to.contains(&id) || passes()) {
+        if is_float && (with_respect_to.contains(id) || passes()) {
             reached.insert(id);
         }
     }
-    let mut needed: HashSet<NodeId> = of.iter().map(|(node, _)| *node).collect();
+    let mut needed: NodeSet = of.iter().map(|(node, _)| *node).collect();
     for &id in order.iter().rev() {
-        if needed.contains(&id) && !matches!(graph.node(id).op, Op::StopGradient) {
+        if needed.contains(id) && !matches!(graph.node(id).op, Op::StopGradient) {
             needed.extend(graph.operands(id));
         }
     }
-    reached.retain(|id| needed.contains(id));
-    reached
+    reached.iter().filter(|id| needed.contains(*id)).collect()
 }

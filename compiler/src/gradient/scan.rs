@@ -22,12 +22,10 @@ mod backward;
 mod flow;
 mod lift;
 
-use std::collections::{HashMap, HashSet};
-
 use super::Error;
 use super::rules::Algebra;
 use super::tensors::Tensors;
-use crate::graph::{Graph, NodeId, Op, Scan};
+use crate::graph::{Graph, NodeId, NodeMap, NodeSet, Op, Scan};
 use backward::Backward;
 use flow::Flow;
 
@@ -36,26 +34,26 @@ use flow::Flow;
 pub(super) fn gradient(
     graph: &mut Graph,
     id: NodeId,
-    total: &HashMap<NodeId, NodeId>,
-    active: &HashSet<NodeId>,
+    total: &NodeMap<NodeId>,
+    active: &NodeSet,
 ) -> Result<Vec<(NodeId, NodeId)>, Error> {
     let Op::Scan(scan) = graph.node(id).op.clone() else { return Ok(Vec::new()) };
-    let operands = graph.operands(id);
+    let operands = graph.operands(id).to_vec();
     let given = of_results(graph, id, &scan, total);
     if scan.length == 0 {
         let firsts = operands[scan.sequences.len()..].iter().zip(&given[..scan.carries]);
         return Ok(firsts
             .filter_map(|(&first, g)| Some((first, (*g)?)))
-            .filter(|(o, _)| active.contains(o))
+            .filter(|(o, _)| active.contains(*o))
             .collect());
     }
-    let wanted: Vec<bool> = operands.iter().map(|operand| active.contains(operand)).collect();
+    let wanted: Vec<bool> = operands.iter().map(|operand| active.contains(*operand)).collect();
     let flow = Flow::of(&scan, &wanted, &given);
     let mut backward = Backward::new(graph, id, *scan, operands);
     backward.differentiate(&flow, &given)?;
     backward.keep()?;
     let found = backward.finish()?;
-    Ok(found.into_iter().filter(|(operand, _)| active.contains(operand)).collect())
+    Ok(found.into_iter().filter(|(operand, _)| active.contains(*operand)).collect())
 }
 
 /// Returns the gradient of each result.
@@ -63,11 +61,11 @@ fn of_results(
     graph: &mut Graph,
     id: NodeId,
     scan: &Scan,
-    total: &HashMap<NodeId, NodeId>,
+    total: &NodeMap<NodeId>,
 ) -> Vec<Option<NodeId>> {
     let mut given: Vec<Option<NodeId>> = vec![None; scan.body.outputs.len()];
     for user in graph.users(id) {
-        if let (Op::Result { number }, Some(&g)) = (&graph.node(user).op, total.get(&user)) {
+        if let (Op::Result { number }, Some(&g)) = (&graph.node(user).op, total.get(user)) {
             let number = *number;
             given[number] =
                 Some(given[number].map_or(g, |sum| Tensors::new(graph, id).sum(sum, g)));

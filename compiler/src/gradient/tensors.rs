@@ -128,7 +128,7 @@ impl<'a> Tensors<'a> {
     /// Adds the gradients of the wanted operands of a node, and returns them with the operands'
     /// positions. `g` is the node's own gradient. Contractions are not supported here.
     pub fn gradient(&mut self, g: NodeId, wanted: &[bool]) -> Vec<(usize, NodeId)> {
-        let (id, operands) = (self.id, self.graph.operands(self.id));
+        let (id, operands) = (self.id, self.graph.operands(self.id).to_vec());
         let found = match (self.graph.node(id).op.clone(), operands.as_slice()) {
             (Op::Unary(op), &[x]) => vec![(0, rules::unary(self, op, x, id, g))],
             (Op::Binary(op), &[a, b]) => {

@@ -14,7 +14,7 @@ impl Graph {
         for (position, (name, id)) in self.outputs.iter().enumerate() {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "    o{position} [label={}, shape=ellipse]", quoted(name));
-            let _ = writeln!(text, "    n{} -> o{position}", numbers[id]);
+            let _ = writeln!(text, "    n{} -> o{position}", numbers[*id]);
         }
         text + "}\n"
     }
@@ -24,11 +24,9 @@ impl Graph {
         let numbers = self.numbers();
         for id in self.topological() {
             let node = self.node(id);
-            let name = format!("{prefix}{}", numbers[&id]);
-            let operands = self
-                .operands(id)
-                .into_iter()
-                .map(|operand| format!("{prefix}{}", numbers[&operand]));
+            let name = format!("{prefix}{}", numbers[id]);
+            let operands =
+                self.operands(id).iter().map(|operand| format!("{prefix}{}", numbers[*operand]));
             let operation = match &node.op {
                 Op::Input(name) => format!("input {name}"),
                 Op::Weight(path) => format!("weight {path}"),
@@ -54,7 +52,7 @@ impl Graph {
                     text.push_str("    }\n");
                     let inner = scan.body.numbers();
                     for (operand, input) in operands.zip(&scan.body.inputs) {
-                        let _ = writeln!(text, "    {operand} -> {inside}{}", inner[input]);
+                        let _ = writeln!(text, "    {operand} -> {inside}{}", inner[*input]);
                     }
                     for user in self.users(id) {
                         if let Op::Result { number } = self.node(user).op {
@@ -62,7 +60,7 @@ impl Graph {
                             let _ = writeln!(
                                 text,
                                 "    {inside}{} -> {prefix}{}",
-                                inner[output], numbers[&user]
+                                inner[*output], numbers[user]
                             );
                         }
                     }

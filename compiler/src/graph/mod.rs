@@ -1,13 +1,13 @@
 //! IR 1, the tensor graph: a computation with every shape and type known, and no decision about how
 //! to run it.
 //!
-//! A graph is directed and acyclic. A node computes one tensor; the edges into it are its operands,
-//! numbered by position. Elementwise operations broadcast their operands as NumPy does. All index
-//! arithmetic is integral: lowering has already turned fractional indices into lattices.
+//! A graph is directed and acyclic. A node computes one tensor from its operands, which are other
+//! nodes. Elementwise operations broadcast their operands as NumPy does. All index arithmetic is
+//! integral: lowering has already turned fractional indices into lattices.
 //!
 //! Invariants, which [`Graph::verify`] checks:
-//! - A node has the number of operands that its operation takes, numbered `0..n`, of the types that
-//!   [`Op`] states.
+//! - A node has the number of operands that its operation takes, of the types that [`Op`] states.
+//! - The edges into a node are from its operands, one for each position.
 //! - `ty` is the result type of the operation on its operands; its size in bytes fits `isize`.
 //! - `inputs` and `weights` list every input and weight node once, and `weights` is in node order.
 //!   Every output is a node. Input names are distinct, and so are weight paths and output names.
@@ -18,12 +18,14 @@
 
 mod contraction;
 mod dot;
+mod map;
 mod parse;
 mod positions;
 pub mod scan;
 pub mod text;
 mod verify;
 
+pub use map::{NodeMap, NodeSet};
 pub use scan::Scan;
 pub use verify::PRNG_SHAPE;
 
@@ -31,7 +33,6 @@ pub use contraction::{
     Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, equals,
 };
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use petgraph::Direction;
@@ -143,6 +144,7 @@ pub struct Origin {
 pub struct Node {
     pub op: Op,
     pub ty: TensorType,
+    operands: Vec<NodeId>,
     /// Name of the value in the source, for readable kernels. Not part of the meaning.
     pub name: Option<String>,
     /// The part of the source that the value belongs to; the nodes of one call share it. Not part
@@ -157,7 +159,7 @@ pub struct Node {
 pub struct Graph {
     /// Name of the entry in the source.
     pub name: String,
-    nodes: StableDiGraph<Node, usize, u32>,
+    nodes: StableDiGraph<Node, (), u32>,
     /// Inputs in the order of the entry's header, including unused ones.
     pub inputs: Vec<NodeId>,
     /// Weights in order of creation, including unused ones.
@@ -189,16 +191,22 @@ impl Graph {
         // The phase that adds nodes looks at the budget.
         let _ = self.budget.take_bytes(NODE_BYTES + 100 * parts + 16 * rank);
         let _ = self.budget.spend(NODE_UNITS + 2 * parts + rank);
-        let id = self.nodes.add_node(Node { op, ty, name: None, origin: None, span: None });
-        for (position, &operand) in operands.iter().enumerate() {
-            self.nodes.add_edge(operand, id, position);
-        }
+        let (operands, name, origin, span) = (operands.to_vec(), None, None, None);
+        let id = self.nodes.add_node(Node { op, ty, operands, name, origin, span });
+        self.link(id);
         match self.nodes[id].op {
             Op::Input(_) => self.inputs.push(id),
             Op::Weight(_) => self.weights.push(id),
             _ => {}
         }
         id
+    }
+
+    /// Adds the edges from a node's operands.
+    fn link(&mut self, id: NodeId) {
+        for position in 0..self.nodes[id].operands.len() {
+            self.nodes.add_edge(self.nodes[id].operands[position], id, ());
+        }
     }
 
     pub fn node(&self, id: NodeId) -> &Node {
@@ -241,22 +249,8 @@ impl Graph {
     }
 
     /// Returns the operands of a node in order.
-    pub fn operands(&self, id: NodeId) -> Vec<NodeId> {
-        let mut edges: Vec<(usize, NodeId)> = self
-            .nodes
-            .edges_directed(id, Direction::Incoming)
-            .map(|e| (*e.weight(), e.source()))
-            .collect();
-        edges.sort_unstable();
-        edges.into_iter().map(|(_, source)| source).collect()
-    }
-
-    /// Returns the operand positions in ascending order: `0..n` in a verified graph.
-    fn operand_positions(&self, id: NodeId) -> Vec<usize> {
-        let mut positions: Vec<usize> =
-            self.nodes.edges_directed(id, Direction::Incoming).map(|e| *e.weight()).collect();
-        positions.sort_unstable();
-        positions
+    pub fn operands(&self, id: NodeId) -> &[NodeId] {
+        &self.nodes[id].operands
     }
 
     /// Replaces the operation and operands of a node. Its type, name and readers stay.
@@ -266,10 +260,8 @@ impl Graph {
         for edge in edges {
             self.nodes.remove_edge(edge);
         }
-        for (position, &operand) in operands.iter().enumerate() {
-            self.nodes.add_edge(operand, id, position);
-        }
-        self.nodes[id].op = op;
+        (self.nodes[id].op, self.nodes[id].operands) = (op, operands.to_vec());
+        self.link(id);
     }
 
     /// Returns the nodes that read `id`, once for each operand position, in node order. Outputs of
@@ -294,11 +286,13 @@ impl Graph {
             .nodes
             .edges_directed(old, Direction::Outgoing)
             .filter(|e| e.target() != new)
-            .map(|e| (e.id(), e.target(), *e.weight()))
+            .map(|e| (e.id(), e.target()))
             .collect();
-        for (edge, user, position) in edges {
+        for (edge, user) in edges {
             self.nodes.remove_edge(edge);
-            self.nodes.add_edge(new, user, position);
+            self.nodes.add_edge(new, user, ());
+            let operands = &mut self.nodes[user].operands;
+            operands.iter_mut().filter(|operand| **operand == old).for_each(|o| *o = new);
         }
         for (_, node) in &mut self.outputs {
             if *node == old {
@@ -334,21 +328,20 @@ impl Graph {
         let mut needed = std::collections::BTreeSet::new();
         while let Some(id) = pending.pop() {
             if needed.insert(id) {
-                pending.extend(self.nodes.neighbors_directed(id, Direction::Incoming));
+                pending.extend(self.operands(id));
             }
         }
         let _ = self.budget.spend(4 * needed.len() as u64);
         let mut part = Graph::within(self.name.clone(), &self.budget);
-        let to: HashMap<NodeId, NodeId> =
+        let to: NodeMap<NodeId> =
             needed.iter().map(|&id| (id, part.nodes.add_node(self.nodes[id].clone()))).collect();
-        for id in &needed {
-            for edge in self.nodes.edges_directed(*id, Direction::Incoming) {
-                part.nodes.add_edge(to[&edge.source()], to[id], *edge.weight());
-            }
+        for &id in to.values() {
+            part.nodes[id].operands.iter_mut().for_each(|operand| *operand = to[*operand]);
+            part.link(id);
         }
-        part.inputs = self.inputs.iter().map(|id| to[id]).collect();
-        part.weights = self.weights.iter().map(|id| to[id]).collect();
-        part.outputs = outputs.into_iter().map(|(name, id)| (name, to[&id])).collect();
+        part.inputs = self.inputs.iter().map(|id| to[*id]).collect();
+        part.weights = self.weights.iter().map(|id| to[*id]).collect();
+        part.outputs = outputs.into_iter().map(|(name, id)| (name, to[id])).collect();
         part
     }
 
@@ -384,7 +377,7 @@ impl Graph {
             vec![0; self.nodes.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
         let mut ready = std::collections::BTreeSet::new();
         for id in self.nodes.node_indices() {
-            missing[id.index()] = self.nodes.edges_directed(id, Direction::Incoming).count();
+            missing[id.index()] = self.operands(id).len();
             if missing[id.index()] == 0 {
                 ready.insert(id);
             }
@@ -405,7 +398,7 @@ impl Graph {
 
     /// Returns the position of each node in topological order, which is its number in the text
     /// form.
-    pub fn numbers(&self) -> HashMap<NodeId, usize> {
+    pub fn numbers(&self) -> NodeMap<usize> {
         self.topological().into_iter().enumerate().map(|(number, id)| (id, number)).collect()
     }
 }
@@ -414,9 +407,8 @@ impl Graph {
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
         let (left, right) = (self.topological(), other.topological());
-        let to_right: HashMap<NodeId, NodeId> =
-            left.iter().copied().zip(right.iter().copied()).collect();
-        let same = |a: &NodeId, b: &NodeId| to_right.get(a) == Some(b);
+        let to_right: NodeMap<NodeId> = left.iter().copied().zip(right.iter().copied()).collect();
+        let same = |a: &NodeId, b: &NodeId| to_right.get(*a) == Some(b);
         let all_same = |a: &[NodeId], b: &[NodeId]| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
         };
@@ -429,8 +421,7 @@ impl PartialEq for Graph {
             && left.iter().zip(&right).all(|(&a, &b)| {
                 let (x, y) = (self.node(a), other.node(b));
                 (&x.op, &x.ty, &x.name) == (&y.op, &y.ty, &y.name)
-                    && self.operand_positions(a) == other.operand_positions(b)
-                    && all_same(&self.operands(a), &other.operands(b))
+                    && all_same(self.operands(a), other.operands(b))
             })
     }
 }

@@ -143,7 +143,7 @@ impl Hash for Graph {
         let numbers = self.numbers();
         for id in self.topological() {
             (&self.node(id).op, &self.node(id).ty).hash(state);
-            self.operands(id).iter().for_each(|operand| numbers.get(operand).hash(state));
+            self.operands(id).iter().for_each(|operand| numbers.get(*operand).hash(state));
         }
     }
 }

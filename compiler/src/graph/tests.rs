@@ -1,5 +1,6 @@
 use super::{Graph, Op};
 use crate::dtype::DType;
+use crate::scalar::BinaryOp;
 use crate::tensor::TensorType;
 
 /// Parses, verifies and prints a graph. Returns the text, or the first error.
@@ -112,6 +113,31 @@ fn weights_are_listed_once_each_in_node_order() {
     }
     graph.remove(weights[0]);
     assert_eq!((graph.weights.as_slice(), graph.verify()), (&weights[1..], Ok(())));
+}
+
+#[test]
+fn edges_follow_the_operands() {
+    let text = "\
+graph g(%0, %1) -> (Y = %3)
+%0 = input X : f32[3]
+%1 = input Z : f32[3]
+%2 = mul %0 %0 : f32[3]
+%3 = sub %2 %0 : f32[3]
+";
+    let mut graph = Graph::parse(text).unwrap();
+    let [x, z, product, difference] = graph.topological()[..] else { panic!("four nodes") };
+    assert_eq!(graph.users(x), [product, product, difference]);
+    // The new node keeps its own operand.
+    graph.replace(x, product);
+    assert_eq!(graph.operands(product), [x, x]);
+    assert_eq!(graph.operands(difference), [product, product]);
+    graph.replace(x, z);
+    assert_eq!((graph.operands(product), graph.users(x).len()), (&[z, z][..], 0));
+    graph.set(product, Op::Binary(BinaryOp::Add), &[z, x]);
+    assert_eq!((graph.users(z), graph.users(x)), (vec![product], vec![product]));
+    assert_eq!(graph.verify(), Ok(()));
+    graph.remove(x);
+    assert_eq!(graph.verify().unwrap_err(), "the edges into `%2` are not its operands");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Display for Graph {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let numbers = self.numbers();
         let number = |id: &NodeId| {
-            numbers.get(id).map_or_else(|| format!("%?{}", id.index()), |n| format!("%{n}"))
+            numbers.get(*id).map_or_else(|| format!("%?{}", id.index()), |n| format!("%{n}"))
         };
         let inputs = list(self.inputs.iter().map(number));
         let outputs =

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use petgraph::Direction;
+
 use super::{Aggregation, Contraction, ContractionLeaf, Graph, Node, NodeId, Op, Scan};
 use crate::affine::Affine;
 use crate::dtype::DType;
@@ -15,13 +17,14 @@ impl Graph {
     /// Checks every invariant of the graph. Errors are one sentence, and number nodes as the text
     /// form does.
     pub fn verify(&self) -> Result<(), String> {
+        self.verify_edges()?;
         let numbers = self.numbers();
-        if numbers.len() != self.ids().count() {
+        if numbers.values().count() != self.ids().count() {
             return Err("the graph has a cycle".into());
         }
         let mut listed = HashSet::new();
         for input in &self.inputs {
-            if !numbers.contains_key(input) || !matches!(self.node(*input).op, Op::Input(_)) {
+            if !numbers.contains(*input) || !matches!(self.node(*input).op, Op::Input(_)) {
                 return Err("an input of the graph is not an input node".into());
             }
             if !listed.insert(input) {
@@ -31,17 +34,17 @@ impl Graph {
         if self
             .weights
             .iter()
-            .any(|id| !numbers.contains_key(id) || !matches!(self.node(*id).op, Op::Weight(_)))
+            .any(|id| !numbers.contains(*id) || !matches!(self.node(*id).op, Op::Weight(_)))
         {
             return Err("a weight of the graph is not a weight node".into());
         }
-        if !self.weights.is_sorted_by(|a, b| numbers[a] < numbers[b]) {
+        if !self.weights.is_sorted_by(|a, b| numbers[*a] < numbers[*b]) {
             return Err("the weights are not listed once each, in node order".into());
         }
         listed.extend(&self.weights);
         let (mut input_names, mut paths) = (HashSet::new(), HashSet::new());
         for id in self.ids() {
-            let node = |message: String| format!("%{}: {message}", numbers[&id]);
+            let node = |message: String| format!("%{}: {message}", numbers[id]);
             self.verify_node(id).map_err(node)?;
             if let Op::Input(name) = &self.node(id).op {
                 if !listed.contains(&id) {
@@ -62,11 +65,29 @@ impl Graph {
         }
         let mut output_names = HashSet::new();
         for (name, id) in &self.outputs {
-            if !numbers.contains_key(id) {
+            if !numbers.contains(*id) {
                 return Err(format!("output {name} is not a node of the graph"));
             }
             if !output_names.insert(name) {
                 return Err(format!("a second output has the name {name}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the edges into each node are from its operands, which are nodes of the graph.
+    fn verify_edges(&self) -> Result<(), String> {
+        for id in self.ids() {
+            let mut sources: Vec<NodeId> =
+                self.nodes.neighbors_directed(id, Direction::Incoming).collect();
+            let mut operands = self.operands(id).to_vec();
+            sources.sort_unstable();
+            operands.sort_unstable();
+            if sources != operands {
+                return Err(format!(
+                    "the edges into `{}` are not its operands",
+                    self.value_name(id)
+                ));
             }
         }
         Ok(())
@@ -78,16 +99,8 @@ impl Graph {
         if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
             return Err(format!("{} is larger than memory can be", node.ty));
         }
-        if self
-            .operand_positions(id)
-            .into_iter()
-            .enumerate()
-            .any(|(expected, position)| position != expected)
-        {
-            return Err("its operands are not numbered 0, 1, …".into());
-        }
         let operands: Vec<&TensorType> =
-            self.operands(id).into_iter().map(|o| &self.node(o).ty).collect();
+            self.operands(id).iter().map(|&o| &self.node(o).ty).collect();
         let scan = self.operands(id).first().and_then(|&operand| match &self.node(operand).op {
             Op::Scan(scan) => Some(scan),
             _ => None,

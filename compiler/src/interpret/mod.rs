@@ -17,10 +17,10 @@ mod scan;
 mod tests;
 mod walk;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::tensor::{Tensor, TensorType};
 
 pub use bounded::Bounded;
@@ -59,13 +59,13 @@ pub fn run<N: AsRef<str>>(
     if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(name.as_ref())) {
         return Err(Error::Unknown { name: name.as_ref().to_string() });
     }
-    let mut values: HashMap<NodeId, Tensor> = HashMap::new();
+    let mut values: NodeMap<Tensor> = NodeMap::new();
     for id in graph.topological() {
         if matches!(graph.node(id).op, Op::Result { .. }) {
             continue; // the scan inserted its value
         }
         let operands = graph.operands(id);
-        let operands: Vec<&Tensor> = operands.iter().map(|operand| &values[operand]).collect();
+        let operands: Vec<&Tensor> = operands.iter().map(|operand| &values[*operand]).collect();
         if let Op::Scan(scan) = &graph.node(id).op {
             let results = scan::results(scan, &operands)?;
             for user in graph.users(id) {
@@ -81,7 +81,7 @@ pub fn run<N: AsRef<str>>(
     graph
         .outputs
         .iter()
-        .map(|(name, id)| Ok((name.clone(), copy(&values[id], &graph.node(*id).ty)?)))
+        .map(|(name, id)| Ok((name.clone(), copy(&values[*id], &graph.node(*id).ty)?)))
         .collect()
 }
 
@@ -115,12 +115,12 @@ pub fn constant(
     graph: &Graph,
     id: NodeId,
     most: usize,
-    known: &mut HashMap<NodeId, Option<Tensor>>,
+    known: &mut NodeMap<Option<Tensor>>,
 ) -> Option<Tensor> {
     // Operands first, without recursion, since chains may be long.
     let mut open = vec![id];
     while let Some(&next) = open.last() {
-        if known.contains_key(&next) {
+        if known.contains(next) {
             open.pop();
             continue;
         }
@@ -128,19 +128,19 @@ pub fn constant(
         let is_given = matches!(op, Op::Input(_) | Op::Weight(_) | Op::Scan(_) | Op::Result { .. });
         if is_given
             || ty.elements() > most
-            || operands.iter().any(|operand| known.get(operand) == Some(&None))
+            || operands.iter().any(|operand| known.get(*operand) == Some(&None))
         {
             known.insert(next, None);
             continue;
         }
         let unknown: Vec<NodeId> =
-            operands.iter().copied().filter(|operand| !known.contains_key(operand)).collect();
+            operands.iter().copied().filter(|operand| !known.contains(*operand)).collect();
         if !unknown.is_empty() {
             open.extend(unknown);
             continue;
         }
         let operands: Option<Vec<&Tensor>> =
-            operands.iter().map(|operand| known[operand].as_ref()).collect();
+            operands.iter().map(|operand| known[*operand].as_ref()).collect();
         let nothing: &[(&str, Tensor)] = &[];
         let ranges = if let Op::Contraction(op) = op { op.indices.as_slice() } else { &[] };
         let extents = ranges.iter().map(|range| u64::try_from(range.high - range.low).unwrap_or(0));
@@ -152,7 +152,7 @@ pub fn constant(
             .and_then(|operands| node(op, ty, &operands, nothing).ok());
         known.insert(next, value);
     }
-    known[&id].clone()
+    known[id].clone()
 }
 
 /// Returns the value of one node.

@@ -1,8 +1,6 @@
 //! [`Calls`] builds a graph from single calls of library functions instead of a program's text.
 //! Other front ends, such as ONNX import, use it.
 
-use std::collections::HashMap;
-
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
@@ -15,7 +13,7 @@ use super::network::{Layer, Network, Role, Weight, WeightKind};
 use super::tensors::Tensors;
 use super::value::{Callable, Instance, Value};
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::interpret::constant;
 use crate::tensor::{Tensor, TensorType};
 
@@ -36,7 +34,7 @@ pub enum Passed {
 pub struct Calls<'p> {
     evaluator: Evaluator<'p, Tensors>,
     /// The values of nodes that are known before run time, and `None` for nodes that have none.
-    known: HashMap<NodeId, Option<Tensor>>,
+    known: NodeMap<Option<Tensor>>,
 }
 
 impl<'p> Calls<'p> {
@@ -45,7 +43,7 @@ impl<'p> Calls<'p> {
     pub fn new(program: &'p Program, name: &str, budget: &Budget) -> Calls<'p> {
         Calls {
             evaluator: Evaluator::new(program, Tensors::new(name, budget), false),
-            known: HashMap::new(),
+            known: NodeMap::new(),
         }
     }
 
@@ -65,7 +63,7 @@ impl<'p> Calls<'p> {
     /// Sets the value of a node for [`Calls::known()`].
     pub fn reveal(&mut self, node: NodeId, value: Tensor) {
         // Nodes that depend on this one may have known values now.
-        self.known.retain(|_, known| known.is_some());
+        self.known.retain(Option::is_some);
         self.known.insert(node, Some(value));
     }
 

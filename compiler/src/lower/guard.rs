@@ -9,15 +9,13 @@
 //! overwrite weights in place. When it detects the failure, all weights except `failed` still have
 //! their values from before the failed step.
 
-use std::collections::HashSet;
-
 use tile_lang::span::Span;
 
 use super::expression::{Lowered, Target};
 use super::network::Network;
 use super::tensors::Tensors;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Graph, Node, NodeId};
+use crate::graph::{Graph, Node, NodeId, NodeSet};
 use crate::scalar::{BinaryOp, UnaryOp};
 
 /// Adds the guard to a step whose updates are all known. `loss` is `f32[]`, and the state is
@@ -44,7 +42,7 @@ pub(super) fn guard(
     let decides = ancestors(&tensors.graph, goes_on);
     let weights: Vec<_> =
         tensors.network.weights.iter().map(|weight| (weight.path.clone(), weight.node)).collect();
-    let mut chosen = HashSet::new();
+    let mut chosen = NodeSet::new();
     for (path, weight) in weights {
         let Some(&next) = tensors.network.updates.get(&path) else { continue };
         let choice = tensors.select([goes_on, next, weight], span)?;
@@ -55,9 +53,9 @@ pub(super) fn guard(
         // Inputs and weights are in memory anyway.
         let users = if graph.operands(next).is_empty() { Vec::new() } else { graph.users(next) };
         for user in users {
-            if !decides.contains(&user) && !chosen.contains(&user) {
+            if !decides.contains(user) && !chosen.contains(user) {
                 let operands =
-                    graph.operands(user).into_iter().map(|o| if o == next { choice } else { o });
+                    graph.operands(user).iter().map(|&o| if o == next { choice } else { o });
                 let (op, operands) = (graph.node(user).op.clone(), operands.collect::<Vec<_>>());
                 graph.set(user, op, &operands);
             }
@@ -70,10 +68,10 @@ pub(super) fn guard(
 }
 
 /// Returns a node and all nodes that it depends on.
-fn ancestors(graph: &Graph, node: NodeId) -> HashSet<NodeId> {
-    let (mut found, mut pending) = (HashSet::from([node]), vec![node]);
+fn ancestors(graph: &Graph, node: NodeId) -> NodeSet {
+    let (mut found, mut pending) = (NodeSet::from_iter([node]), vec![node]);
     while let Some(node) = pending.pop() {
-        pending.extend(graph.operands(node).into_iter().filter(|operand| found.insert(*operand)));
+        pending.extend(graph.operands(node).iter().filter(|operand| found.insert(**operand)));
     }
     found
 }

@@ -135,9 +135,9 @@ impl<'p> StepBuilder<'p, '_> {
         }
         let graph = &mut self.evaluator.target.graph;
         for &reader in readers {
-            let operands = graph.operands(reader).into_iter();
+            let operands = graph.operands(reader).iter();
             let operands: Vec<NodeId> =
-                operands.map(|o| if o == weight.node { stand_in } else { o }).collect();
+                operands.map(|&o| if o == weight.node { stand_in } else { o }).collect();
             let op = graph.node(reader).op.clone();
             graph.set(reader, op, &operands);
         }

@@ -1,6 +1,6 @@
 //! The import of a model's nodes: each becomes a call of the library.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Budget, Program};
@@ -15,7 +15,7 @@ use super::recorder::Recorder;
 use super::small::small;
 use super::tensor::{self, Loader};
 use super::values::{Evaluator, part};
-use crate::graph::{NodeId, Op};
+use crate::graph::{NodeId, NodeMap, NodeSet, Op};
 use crate::lower::{Calls, Layer, Passed};
 use crate::tensor::Tensor;
 
@@ -66,12 +66,12 @@ pub fn import(
         ahead: Vec::new(),
         weights: HashMap::new(),
         computed: HashMap::new(),
-        revealed: HashSet::new(),
-        small: HashMap::new(),
+        revealed: NodeSet::new(),
+        small: NodeMap::new(),
         by_values: false,
         parts: 0,
         layers: Vec::new(),
-        counted: HashSet::new(),
+        counted: NodeSet::new(),
         stored: HashMap::new(),
         budget,
         depth: 0,
@@ -147,16 +147,16 @@ pub(super) struct Importer<'p> {
     /// The values of inputs that the model does not have: results computed during the import.
     pub computed: HashMap<String, Tensor>,
     /// The inputs whose given values were read.
-    pub revealed: HashSet<NodeId>,
+    pub revealed: NodeSet,
     /// The type numbers of values whose type Tile lacks.
-    pub small: HashMap<NodeId, i64>,
+    pub small: NodeMap<i64>,
     /// Whether the graph is valid only for the given values.
     pub by_values: bool,
     /// The number of parts of the model that were run.
     pub parts: usize,
     layers: Vec<Layer>,
     /// Weights that layers have read.
-    counted: HashSet<NodeId>,
+    counted: NodeSet,
     /// The values of the tensors in the file's inner graphs, by their addresses, so that a loop
     /// stores each once.
     pub stored: HashMap<*const proto::Tensor, Passed>,
@@ -445,7 +445,7 @@ impl<'p> Importer<'p> {
 
     pub fn define(&mut self, name: &str, value: Passed) -> Result<(), String> {
         if let Passed::Tensor(node) = &value {
-            self.calls.values.entry(*node).or_insert_with(|| name.to_owned());
+            self.calls.values.slot(*node).get_or_insert_with(|| name.to_owned());
         }
         let before = self.scopes.last_mut().and_then(|scope| scope.insert(name.to_owned(), value));
         if before.is_some() { Err(format!("`{name}` is given twice")) } else { Ok(()) }

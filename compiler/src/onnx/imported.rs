@@ -7,7 +7,7 @@ use super::proto;
 use super::recorder::Recorded;
 use super::tensor::{self, Loader};
 use super::text::{self, Stored};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, NodeMap};
 use crate::lower::Network;
 use crate::tensor::{Tensor, TensorType};
 
@@ -24,7 +24,7 @@ pub struct Imported {
     pub(super) name: String,
     pub(super) steps: Vec<Recorded>,
     /// The names of values in the file.
-    pub(super) values: HashMap<NodeId, String>,
+    pub(super) values: NodeMap<String>,
     pub(super) outputs: Vec<(String, NodeId)>,
     pub(super) weights: HashMap<String, proto::Tensor>,
 }

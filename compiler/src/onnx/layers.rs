@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use super::calls::{Axis, Call, node};
 use super::recorder::Recorded;
 use crate::dtype::DType;
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, NodeId, NodeMap, NodeSet};
 use crate::lower::Passed;
 
 /// The words among hyper-parameters, reserved from other names.
@@ -54,8 +54,8 @@ pub(super) fn with_layers<'a>(
     outputs: &[(String, NodeId)],
 ) -> Vec<ProgramLine<'a>> {
     let mut finder =
-        Finder { graph, stored: HashSet::new(), uses: HashMap::new(), readers: HashMap::new() };
-    outputs.iter().for_each(|(_, node)| *finder.uses.entry(*node).or_default() += 1);
+        Finder { graph, stored: NodeSet::new(), uses: NodeMap::new(), readers: NodeMap::new() };
+    outputs.iter().for_each(|(_, node)| *finder.uses.slot(*node).get_or_insert_default() += 1);
     for (place, step) in steps.iter().enumerate() {
         match step {
             Recorded::Weight { node, ty, .. } if ty.dtype == DType::F32 => {
@@ -89,10 +89,10 @@ pub(super) fn with_layers<'a>(
             }
         }
     }
-    let own: HashSet<NodeId> =
+    let own: NodeSet =
         found.values().flat_map(|layer| &layer.weights).map(|own| own.node).collect();
     let is_own = |step: &Recorded| match step {
-        Recorded::Weight { node, .. } | Recorded::Constant { node, .. } => own.contains(node),
+        Recorded::Weight { node, .. } | Recorded::Constant { node, .. } => own.contains(*node),
         _ => false,
     };
     let left =
@@ -116,18 +116,18 @@ enum Then {
 struct Finder<'a> {
     graph: &'a Graph,
     /// The f32 tensors of the file.
-    stored: HashSet<NodeId>,
+    stored: NodeSet,
     /// The number of reads of a value, including outputs of the model.
-    uses: HashMap<NodeId, usize>,
+    uses: NodeMap<usize>,
     /// The position of a value's last reader.
-    readers: HashMap<NodeId, usize>,
+    readers: NodeMap<usize>,
 }
 
 impl Finder<'_> {
     fn read(&mut self, value: &Passed, place: usize) {
         match value {
             Passed::Tensor(node) => {
-                *self.uses.entry(*node).or_default() += 1;
+                *self.uses.slot(*node).get_or_insert_default() += 1;
                 self.readers.insert(*node, place);
             }
             Passed::List(items) => items.iter().for_each(|item| self.read(item, place)),
@@ -140,18 +140,18 @@ impl Finder<'_> {
     }
 
     fn is_used(&self, value: &Passed) -> bool {
-        node(value).is_some_and(|node| self.uses.contains_key(&node))
+        node(value).is_some_and(|node| self.uses.contains(node))
     }
 
     /// Returns the position of the only call that reads a value.
     fn only_reader(&self, value: NodeId) -> Option<usize> {
-        self.readers.get(&value).copied().filter(|_| self.uses.get(&value) == Some(&1))
+        self.readers.get(value).copied().filter(|_| self.uses.get(value) == Some(&1))
     }
 
     /// Returns a tensor of the file that nothing else reads.
     fn own(&self, call: &Call, number: usize) -> Option<NodeId> {
         call.tensor(number)
-            .filter(|node| self.stored.contains(node) && self.uses.get(node) == Some(&1))
+            .filter(|node| self.stored.contains(*node) && self.uses.get(*node) == Some(&1))
     }
 
     /// Returns an unshared tensor of this shape as a weight of the layer.

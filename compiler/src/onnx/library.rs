@@ -48,7 +48,7 @@ impl<'p> Importer<'p> {
             parameters.push(("num_outputs".into(), Passed::Int(node.outputs.len() as i64)));
         }
         if let (true, Some(Passed::Tensor(last))) = (has("small_type"), arguments.last())
-            && let Some(&number) = self.small.get(last)
+            && let Some(&number) = self.small.get(*last)
         {
             parameters.push(("small_type".into(), Passed::Int(number)));
         }

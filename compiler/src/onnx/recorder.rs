@@ -1,10 +1,8 @@
 //! The record of the calls that built a graph.
 
-use std::collections::HashMap;
-
 use tile_lang::ast::Function;
 
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, NodeId, NodeMap};
 use crate::lower::{Calls, Lowered, Passed};
 use crate::tensor::{Tensor, TensorType};
 
@@ -60,12 +58,12 @@ pub(super) struct Recorder<'p> {
     pub calls: Calls<'p>,
     pub steps: Vec<Recorded>,
     /// The names of values in the file.
-    pub values: HashMap<NodeId, String>,
+    pub values: NodeMap<String>,
 }
 
 impl<'p> Recorder<'p> {
     pub fn new(calls: Calls<'p>) -> Recorder<'p> {
-        Recorder { calls, steps: Vec::new(), values: HashMap::new() }
+        Recorder { calls, steps: Vec::new(), values: NodeMap::new() }
     }
 
     pub fn graph(&self) -> &Graph {

@@ -5,7 +5,7 @@
 //! the original name of an input or output. Numbers, lists and small tensors of the file become
 //! literals in the program.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use tile_lang::lexer::KEYWORDS;
@@ -17,7 +17,7 @@ use super::layers::{Layer, ProgramLine, WORDS, with_layers};
 use super::recorder::Recorded;
 use super::tensor::number;
 use crate::dtype::DType;
-use crate::graph::NodeId;
+use crate::graph::{NodeId, NodeMap, NodeSet};
 use crate::lower::Passed;
 use crate::tensor::{Tensor, TensorType};
 
@@ -76,7 +76,7 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
         .map(str::to_owned)
         .collect();
     let stored = steps.iter().filter_map(stored).collect();
-    let mut writer = Writer { values, names: HashMap::new(), stored, taken, body: String::new() };
+    let mut writer = Writer { values, names: NodeMap::new(), stored, taken, body: String::new() };
     let mut inputs = Vec::new();
     let mut weights = Vec::new();
     for line in with_layers(&needed(steps, outputs), &network.graph, outputs) {
@@ -89,7 +89,7 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
         .iter()
         .map(|(output, node)| {
             let own = writer.name(*node);
-            let is_named_so = own == identifier(output) || values.get(node) == Some(output);
+            let is_named_so = own == identifier(output) || values.get(*node) == Some(output);
             if is_named_so && !inputs.iter().any(|(_, input, _)| *input == own) {
                 return own;
             }
@@ -129,7 +129,7 @@ pub(super) fn program(imported: &Imported) -> (String, Vec<(String, Stored)>) {
 /// Returns the steps that the outputs need. This drops, for example, arithmetic on shapes, whose
 /// results are literals.
 fn needed<'a>(steps: &'a [Recorded], outputs: &[(String, NodeId)]) -> Vec<&'a Recorded> {
-    fn add(value: &Passed, wanted: &mut HashSet<NodeId>) {
+    fn add(value: &Passed, wanted: &mut NodeSet) {
         match value {
             Passed::Tensor(node) => {
                 wanted.insert(*node);
@@ -138,18 +138,18 @@ fn needed<'a>(steps: &'a [Recorded], outputs: &[(String, NodeId)]) -> Vec<&'a Re
             _ => {}
         }
     }
-    let mut wanted: HashSet<NodeId> = outputs.iter().map(|(_, node)| *node).collect();
+    let mut wanted: NodeSet = outputs.iter().map(|(_, node)| *node).collect();
     let mut kept: Vec<&Recorded> = Vec::new();
     for step in steps.iter().rev() {
         let is_needed = match step {
             Recorded::Input { .. } => true,
             Recorded::Weight { node, .. } | Recorded::Constant { node, .. } => {
-                wanted.contains(node)
+                wanted.contains(*node)
             }
             Recorded::Call { inputs, outputs, .. } => {
                 // A call that returns its input is not needed for it.
                 let is_wanted = |output: &Passed| {
-                    matches!(output, Passed::Tensor(node) if wanted.contains(node))
+                    matches!(output, Passed::Tensor(node) if wanted.contains(*node))
                         && !inputs.contains(output)
                 };
                 let any = outputs.iter().any(is_wanted);
@@ -174,10 +174,10 @@ fn stored(step: &Recorded) -> Option<(NodeId, Stored)> {
 
 struct Writer<'a> {
     /// The names of values in the file.
-    values: &'a HashMap<NodeId, String>,
+    values: &'a NodeMap<String>,
     /// The tensors of the file.
-    stored: HashMap<NodeId, Stored>,
-    names: HashMap<NodeId, String>,
+    stored: NodeMap<Stored>,
+    names: NodeMap<String>,
     /// The names in use, including those of the language and its library.
     taken: HashSet<String>,
     body: String,
@@ -187,7 +187,7 @@ impl Writer<'_> {
     /// Returns the name of a value in the file, if it has one, without PyTorch's repetitions:
     /// `/layer1/layer1.0/Conv_output_0` becomes `layer1.0/Conv`.
     fn wanted(&self, node: NodeId) -> String {
-        let name = self.values.get(&node).map_or("Value", String::as_str);
+        let name = self.values.get(node).map_or("Value", String::as_str);
         let parts: Vec<&str> = name.strip_suffix("_output_0").unwrap_or(name).split('/').collect();
         let is_repeated = |part: &str, next: &str| {
             next.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'))
@@ -214,11 +214,11 @@ impl Writer<'_> {
             }
             Recorded::Weight { ty, node, .. } => {
                 let own = self.weight(&self.wanted(*node), ty, *node);
-                weights.push((own, self.stored[node].clone()));
+                weights.push((own, self.stored[*node].clone()));
             }
             Recorded::Constant { tensor, node } if !has_literal(tensor) => {
                 let own = self.weight(&self.wanted(*node), tensor.ty(), *node);
-                weights.push((own, self.stored[node].clone()));
+                weights.push((own, self.stored[*node].clone()));
             }
             Recorded::Constant { tensor, node } => {
                 let own = self.name(*node);
@@ -289,7 +289,7 @@ impl Writer<'_> {
                 let own = self.instance(first.node, layer.output);
                 let _ = writeln!(self.body, "    {own} = {made};");
                 for weight in &layer.weights {
-                    let of = Box::new(self.stored[&weight.node].clone());
+                    let of = Box::new(self.stored[weight.node].clone());
                     let stored = Stored::Arranged {
                         of,
                         order: weight.order.clone(),
@@ -333,7 +333,7 @@ impl Writer<'_> {
 
     /// Returns the name of a value.
     fn name(&mut self, node: NodeId) -> String {
-        if let Some(name) = self.names.get(&node) {
+        if let Some(name) = self.names.get(node) {
             return name.clone();
         }
         let name = self.fresh(&self.wanted(node));

@@ -15,13 +15,13 @@
 //! Invariant: an input that a part has computed is in [`Imported::computed`]. Without an evaluator
 //! the graph stays whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::import::{Importer, KNOWN, sentence};
 use super::imported::Imported;
 use super::model::OnnxError;
 use super::order::reads;
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::lower::{Network, Passed};
 use crate::tensor::Tensor;
 
@@ -151,7 +151,7 @@ impl Importer<'_> {
         nodes.sort_unstable();
         nodes.dedup();
         let graph = self.calls.graph();
-        let mut varying = HashMap::new();
+        let mut varying = NodeMap::new();
         nodes.retain(|&node| {
             !matches!(graph.node(node).op, Op::Input(_)) && varies(graph, node, &mut varying)
         });
@@ -210,16 +210,16 @@ fn inputs(graph: &Graph, node: NodeId) -> Vec<NodeId> {
 }
 
 /// Returns whether a node depends on an input. `known` caches results.
-fn varies(graph: &Graph, node: NodeId, known: &mut HashMap<NodeId, bool>) -> bool {
+fn varies(graph: &Graph, node: NodeId, known: &mut NodeMap<bool>) -> bool {
     let mut open = vec![node];
     while let Some(&next) = open.last() {
         let operands = graph.operands(next);
         let found = match graph.node(next).op {
             Op::Input(_) => Some(true),
-            _ if operands.iter().any(|operand| known.get(operand) == Some(&true)) => Some(true),
+            _ if operands.iter().any(|operand| known.get(*operand) == Some(&true)) => Some(true),
             _ => {
                 let before = open.len();
-                open.extend(operands.into_iter().filter(|operand| !known.contains_key(operand)));
+                open.extend(operands.iter().filter(|operand| !known.contains(**operand)));
                 (open.len() == before).then_some(false)
             }
         };
@@ -228,5 +228,5 @@ fn varies(graph: &Graph, node: NodeId, known: &mut HashMap<NodeId, bool>) -> boo
             open.pop();
         }
     }
-    known[&node]
+    known[node]
 }

@@ -9,16 +9,14 @@
 //!
 //! Why it is sound: nodes have no effect other than their value.
 
-use std::collections::HashSet;
-
-use crate::graph::{Graph, NodeId};
+use crate::graph::{Graph, NodeId, NodeSet};
 
 pub fn dead(graph: &mut Graph) {
-    let mut needed: HashSet<NodeId> = graph.inputs.iter().chain(&graph.weights).copied().collect();
+    let mut needed: NodeSet = graph.inputs.iter().chain(&graph.weights).copied().collect();
     needed.extend(graph.outputs.iter().map(|(_, id)| *id));
     // Readers are visited before their operands.
     for id in graph.topological().into_iter().rev() {
-        if needed.contains(&id) {
+        if needed.contains(id) {
             narrow(graph, id);
             needed.extend(graph.operands(id));
         } else {
@@ -35,7 +33,7 @@ fn narrow(graph: &mut Graph, id: NodeId) {
         parts.carries.iter().filter(|carry| !carry.results.is_empty()).map(|carry| carry.next);
     let mut pending: Vec<NodeId> =
         wanted.chain(parts.yields.iter().map(|value| value.value)).collect();
-    let mut reached = HashSet::new();
+    let mut reached = NodeSet::new();
     while let Some(node) = pending.pop() {
         if reached.insert(node) {
             pending.extend(parts.body.operands(node));
@@ -44,7 +42,7 @@ fn narrow(graph: &mut Graph, id: NodeId) {
             );
         }
     }
-    parts.carries.retain(|carry| !carry.results.is_empty() || reached.contains(&carry.before));
+    parts.carries.retain(|carry| !carry.results.is_empty() || reached.contains(carry.before));
     parts.list_outputs();
     dead(&mut parts.body);
     let body = &parts.body;

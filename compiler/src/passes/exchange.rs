@@ -8,11 +8,9 @@
 //!
 //! Why it is sound: both are sums of the same finite products, so only rounding differs.
 
-use std::collections::HashMap;
-
 use crate::affine::Affine;
 use crate::graph::{
-    Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, Op,
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, NodeMap, Op,
 };
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
@@ -22,32 +20,32 @@ const MOST_FACTORS: usize = 16;
 const COMPARE_UNITS: u64 = 4;
 
 pub fn exchange(graph: &mut Graph) {
-    let mut sums: HashMap<NodeId, FactorProduct> = HashMap::new();
-    let mut readers: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
+    let mut sums: NodeMap<FactorProduct> = NodeMap::new();
+    let mut readers: NodeMap<Vec<NodeId>> = NodeMap::new();
     let order = graph.topological();
     for &id in &order {
         let Some(product) = FactorProduct::of(graph, id) else { continue };
         for factor in &product.factors {
-            readers.entry(factor.node).or_default().push(id);
+            readers.slot(factor.node).get_or_insert_default().push(id);
         }
         sums.insert(id, product);
     }
     for id in order {
-        let Some(product) = sums.get(&id) else { continue };
+        let Some(product) = sums.get(id) else { continue };
         // Find sums that read an operand of an inner product: one of them may be the exchanged
         // inner sum.
         let inner = product.factors.iter().filter(|factor| !factor.divides);
-        let wholes = inner.filter_map(|factor| product.with(factor, sums.get(&factor.node)?));
+        let wholes = inner.filter_map(|factor| product.with(factor, sums.get(factor.node)?));
         let found = wholes.into_iter().find_map(|whole| {
             let others = whole
                 .product
                 .factors
                 .iter()
-                .flat_map(|factor| readers.get(&factor.node).into_iter().flatten());
+                .flat_map(|factor| readers.get(factor.node).into_iter().flatten());
             // Many products may read one operand: comparing all with all is quadratic.
             let others = others.filter(|&&other| other != id);
             let mut affordable = others.take_while(|_| graph.budget.spend(COMPARE_UNITS).is_ok());
-            affordable.find_map(|other| whole.by(*other, &sums[other], graph))
+            affordable.find_map(|other| whole.by(*other, &sums[*other], graph))
         });
         if let Some(other) = found {
             let node = other.contraction(graph, id);
@@ -156,8 +154,7 @@ impl FactorProduct {
             };
             match graph.node(factor.node).op {
                 Op::Binary(BinaryOp::Mul) => {
-                    pending
-                        .extend(operands.into_iter().map(|operand| part(operand, factor.divides)));
+                    pending.extend(operands.iter().map(|&operand| part(operand, factor.divides)));
                 }
                 Op::Binary(BinaryOp::Div) => {
                     pending.extend([

@@ -47,18 +47,18 @@ pub fn fold(graph: &mut Graph) {
 
 fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
     let operands = graph.operands(id);
-    if let Some(op) = constant(graph, id, &operands) {
+    if let Some(op) = constant(graph, id, operands) {
         return Some(Simpler::Op(op, vec![]));
     }
     let through = |operand: NodeId| (&graph.node(operand).op, graph.operands(operand));
-    if let (Op::Binary(BinaryOp::Pow), &[x, exponent]) = (&graph.node(id).op, operands.as_slice())
+    if let (Op::Binary(BinaryOp::Pow), &[x, exponent]) = (&graph.node(id).op, operands)
         && graph.dtype(x).is_float()
         && graph.node(x).ty == graph.node(id).ty
         && uniform(graph, exponent).is_some_and(|exponent| exponent.to_f64() == 2.0)
     {
         return Some(Simpler::Op(Op::Binary(BinaryOp::Mul), vec![x, x]));
     }
-    let same = match (&graph.node(id).op, operands.as_slice()) {
+    let same = match (&graph.node(id).op, operands) {
         (Op::Unary(op), &[x]) => unary(graph, *op, x),
         (Op::Binary(op), &[a, b]) => match (uniform(graph, a), uniform(graph, b)) {
             (_, Some(b)) if neutral_right(*op, b) => Some(a),
@@ -82,13 +82,13 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
             (Op::Cast, inner)
                 if is_one_cast(graph.dtype(inner[0]), graph.dtype(x), graph.dtype(id)) =>
             {
-                return Some(Simpler::Op(Op::Cast, inner));
+                return Some(Simpler::Op(Op::Cast, inner.to_vec()));
             }
             _ => None,
         },
         (Op::Reshape, &[x]) if graph.shape(x) == graph.shape(id) => Some(x),
         (Op::Reshape, &[x]) => match through(x) {
-            (Op::Reshape, inner) => return Some(Simpler::Op(Op::Reshape, inner)),
+            (Op::Reshape, inner) => return Some(Simpler::Op(Op::Reshape, inner.to_vec())),
             _ => None,
         },
         _ => None,

@@ -11,10 +11,8 @@
 //! Why it is sound: a node is a function of its operands. A node hoisted from a scan without steps
 //! is computed in vain, which has no effect.
 
-use std::collections::{HashMap, HashSet};
-
 use crate::graph::scan::Parts;
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, NodeSet, Op};
 use crate::nest::is_view;
 
 pub fn hoist(graph: &mut Graph) {
@@ -30,20 +28,20 @@ pub fn hoist(graph: &mut Graph) {
 fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
     let body = &parts.body;
     let order = body.topological();
-    let mut fixed: HashSet<NodeId> = parts.captures.iter().map(|capture| capture.inside).collect();
+    let mut fixed: NodeSet = parts.captures.iter().map(|capture| capture.inside).collect();
     for &id in &order {
         let is_known =
             matches!(body.node(id).op, Op::Constant(_) | Op::Elements(_) | Op::Index { .. });
         let operands = body.operands(id);
         if is_known
-            || !operands.is_empty() && operands.iter().all(|operand| fixed.contains(operand))
+            || !operands.is_empty() && operands.iter().all(|operand| fixed.contains(*operand))
         {
             fixed.insert(id);
         }
     }
     let worthwhile: Vec<NodeId> =
-        order.iter().copied().filter(|id| fixed.contains(id) && costs(body, *id)).collect();
-    let mut moved: HashSet<NodeId> = HashSet::new();
+        order.iter().copied().filter(|id| fixed.contains(*id) && costs(body, *id)).collect();
+    let mut moved = NodeSet::new();
     let mut pending = worthwhile.clone();
     while let Some(id) = pending.pop() {
         if moved.insert(id) {
@@ -51,28 +49,28 @@ fn hoist_from(graph: &mut Graph, parts: &mut Parts) {
         }
     }
     let stays = |id: &NodeId| {
-        body.is_output(*id) || body.users(*id).iter().any(|user| !moved.contains(user))
+        body.is_output(*id) || body.users(*id).iter().any(|user| !moved.contains(*user))
     };
     let results: Vec<NodeId> = worthwhile.into_iter().filter(stays).collect();
     if results.is_empty() {
         return;
     }
-    let mut outside: HashMap<NodeId, NodeId> =
+    let mut outside: NodeMap<NodeId> =
         parts.captures.iter().map(|c| (c.inside, c.outside)).collect();
-    for &id in order.iter().filter(|id| moved.contains(id)) {
-        if !outside.contains_key(&id) {
+    for &id in order.iter().filter(|id| moved.contains(**id)) {
+        if !outside.contains(id) {
             let operands: Vec<NodeId> =
-                body.operands(id).iter().map(|operand| outside[operand]).collect();
+                body.operands(id).iter().map(|operand| outside[*operand]).collect();
             let node = body.node(id).clone();
-            let copy = graph.add(node.op.clone(), node.ty.clone(), &operands);
-            *graph.node_mut(copy) = node;
+            let copy = graph.add(node.op, node.ty, &operands);
+            let copied = graph.node_mut(copy);
+            (copied.name, copied.origin, copied.span) = (node.name, node.origin, node.span);
             outside.insert(id, copy);
         }
     }
     for id in results {
         let node = parts.body.node(id).clone();
-        let inside =
-            parts.capture(outside[&id], node.ty, node.name.as_deref().unwrap_or("hoisted"));
+        let inside = parts.capture(outside[id], node.ty, node.name.as_deref().unwrap_or("hoisted"));
         parts.replace(id, inside);
     }
 }
@@ -87,8 +85,8 @@ fn costs(body: &Graph, id: NodeId) -> bool {
             let is_stored =
                 |id: NodeId| !matches!(body.node(id).op, Op::Constant(_) | Op::Index { .. });
             body.operands(id)
-                .into_iter()
-                .any(|operand| is_stored(operand) && elements(operand) >= elements(id))
+                .iter()
+                .any(|&operand| is_stored(operand) && elements(operand) >= elements(id))
         }
         _ => false,
     }

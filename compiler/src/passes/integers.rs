@@ -16,11 +16,9 @@
 //! bound the values. The pass never uses f32, although it would hold shorter sums: a cpu may
 //! compute f32 convolutions by Winograd's algorithm, whose transforms have fractions.
 
-use std::collections::HashMap;
-
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, NodeMap, Op};
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use crate::tensor::TensorType;
 
@@ -29,8 +27,8 @@ const EXACT: i128 = 1 << 53;
 
 /// Computes sums of products of whole numbers in f64 where that is exact.
 pub fn integers(graph: &mut Graph) {
-    let mut most = HashMap::new();
-    let mut casts: HashMap<NodeId, NodeId> = HashMap::new();
+    let mut most = NodeMap::new();
+    let mut casts: NodeMap<NodeId> = NodeMap::new();
     for id in graph.topological() {
         if let Some(mut parts) = graph.take_scan(id) {
             integers(&mut parts.body);
@@ -39,7 +37,7 @@ pub fn integers(graph: &mut Graph) {
         let value = magnitude(graph, id, &most);
         most.insert(id, value);
         let Op::Contraction(contraction) = &graph.node(id).op else { continue };
-        let operands = graph.operands(id);
+        let operands = graph.operands(id).to_vec();
         if !is_exact(graph, id, contraction, &operands, &most) {
             continue;
         }
@@ -49,7 +47,7 @@ pub fn integers(graph: &mut Graph) {
             .iter()
             .map(|&operand| {
                 let ty = TensorType::new(DType::F64, graph.shape(operand));
-                *casts.entry(operand).or_insert_with(|| graph.add(Op::Cast, ty, &[operand]))
+                *casts.slot(operand).get_or_insert_with(|| graph.add(Op::Cast, ty, &[operand]))
             })
             .collect();
         let ty = TensorType::new(DType::F64, graph.shape(id));
@@ -72,7 +70,7 @@ fn is_exact(
     id: NodeId,
     contraction: &Contraction,
     operands: &[NodeId],
-    most: &HashMap<NodeId, i128>,
+    most: &NodeMap<i128>,
 ) -> bool {
     let dtype = graph.dtype(id);
     let is_product = contraction.aggregation == Aggregation::Sum
@@ -82,7 +80,7 @@ fn is_exact(
     if !dtype.is_integer() || !is_product || !is_fixed || contraction.default {
         return false;
     }
-    let factors = contraction.accesses.iter().map(|access| most[&operands[access.operand]]);
+    let factors = contraction.accesses.iter().map(|access| most[operands[access.operand]]);
     let sum = factors.chain([terms(contraction)]).fold(1, i128::saturating_mul);
     sum <= EXACT.min(greatest(dtype))
 }
@@ -111,7 +109,7 @@ fn greatest(dtype: DType) -> i128 {
 
 /// Returns a bound of the magnitude of a node's elements, if they are integers or bools. `most` has
 /// the bounds of its operands.
-fn magnitude(graph: &Graph, id: NodeId, most: &HashMap<NodeId, i128>) -> i128 {
+fn magnitude(graph: &Graph, id: NodeId, most: &NodeMap<i128>) -> i128 {
     let dtype = graph.dtype(id);
     if dtype.is_float() {
         return i128::MAX;
@@ -119,7 +117,7 @@ fn magnitude(graph: &Graph, id: NodeId, most: &HashMap<NodeId, i128>) -> i128 {
     // Includes the least value of a signed type.
     let any = greatest(dtype) + i128::from(dtype.is_signed_integer());
     let operands = graph.operands(id);
-    let of = |operand: usize| most[&operands[operand]];
+    let of = |operand: usize| most[operands[operand]];
     let found = match &graph.node(id).op {
         Op::Constant(value) => size(value),
         Op::Elements(values) => values.iter().map(size).max().unwrap_or(0),

@@ -11,12 +11,10 @@
 //! are. Weights that runs change are left alone, because the concatenation would have to be
 //! recomputed in each run.
 
-use std::collections::HashMap;
-
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::{
-    Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, Op,
+    Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, NodeMap, Op,
 };
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
@@ -24,10 +22,10 @@ use crate::tensor::TensorType;
 /// Joins products of one tensor with weights.
 pub fn join(graph: &mut Graph) {
     let mut all: Vec<Vec<Projection>> = Vec::new();
-    let mut of_tensor: HashMap<NodeId, Vec<usize>> = HashMap::new();
+    let mut of_tensor: NodeMap<Vec<usize>> = NodeMap::new();
     for id in graph.topological() {
         let Some(product) = Projection::of(graph, id) else { continue };
-        let known = of_tensor.entry(product.tensor).or_default();
+        let known = of_tensor.slot(product.tensor).get_or_insert_default();
         match known.iter().find(|&&number| all[number][0].fits(&product)) {
             Some(&number) => all[number].push(product),
             None => {
@@ -160,7 +158,8 @@ fn joined(graph: &mut Graph, products: &[Projection]) {
     let Projection { index, rows, terms, .. } = &products[0];
     // The tensor may itself have been joined before: look up its current node.
     let operands = graph.operands(products[0].product);
-    let Some(tensor) = operands.into_iter().find(|&operand| operand != products[0].weight) else {
+    let Some(tensor) = operands.iter().copied().find(|&operand| operand != products[0].weight)
+    else {
         return;
     };
     let widths: Vec<usize> = products.iter().map(Projection::width).collect();
@@ -212,7 +211,7 @@ fn joined(graph: &mut Graph, products: &[Projection]) {
                 for id in chain {
                     let is_constant =
                         |operand: &NodeId| matches!(graph.node(*operand).op, Op::Constant(_));
-                    let mut operands = graph.operands(id);
+                    let mut operands = graph.operands(id).to_vec();
                     operands
                         .iter_mut()
                         .filter(|operand| !is_constant(operand))
@@ -250,11 +249,11 @@ fn reshaped(
         if graph.is_output(id) {
             return none;
         }
-        let others = graph.operands(user).into_iter().filter(|&operand| operand != id);
+        let others = graph.operands(user).iter().filter(|&&operand| operand != id);
         match &graph.node(user).op {
             Op::Unary(_) => chain.push(user),
             Op::Binary(_)
-                if others.clone().all(|other| matches!(graph.node(other).op, Op::Constant(_))) =>
+                if others.clone().all(|&other| matches!(graph.node(other).op, Op::Constant(_))) =>
             {
                 chain.push(user)
             }

@@ -30,9 +30,7 @@ mod classes;
 mod product;
 mod rewriter;
 
-use std::collections::HashMap;
-
-use crate::graph::{Contraction, Graph, NodeId, Op};
+use crate::graph::{Contraction, Graph, NodeId, NodeMap, Op};
 use classes::Classes;
 use product::WeightProduct;
 use rewriter::Rewriter;
@@ -43,17 +41,14 @@ pub fn layout(graph: &mut Graph) {
     if orders.is_empty() && copied.is_empty() {
         return;
     }
-    let moved: Vec<NodeId> = order
-        .iter()
-        .copied()
-        .filter(|id| orders.contains_key(id) && graph.is_output(*id))
-        .collect();
+    let moved: Vec<NodeId> =
+        order.iter().copied().filter(|id| orders.contains(*id) && graph.is_output(*id)).collect();
     order.extend(moved.into_iter().map(|id| give_by_copy(graph, id)));
-    let mut read: HashMap<NodeId, Vec<(usize, Order)>> = HashMap::new();
-    for (id, product) in products {
-        let copied = copied.get(&product.tensor).map(|order| (product.number, order.clone()));
+    let mut read: NodeMap<Vec<(usize, Order)>> = NodeMap::new();
+    for (id, product) in products.into_entries() {
+        let copied = copied.get(product.tensor).map(|order| (product.number, order.clone()));
         for operand in product.weight.into_iter().chain(copied) {
-            read.entry(id).or_default().push(operand);
+            read.slot(id).get_or_insert_default().push(operand);
         }
     }
     let mut rewriter = Rewriter::new(graph, orders, read);

@@ -13,16 +13,14 @@
 //! the operands, which is at most 2^-11 of their magnitude. Values out of range become infinite, as
 //! in any cast.
 
-use std::collections::HashMap;
-
 use crate::dtype::DType;
-use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, NodeMap, Op};
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
 /// Rounds the f32 operands of all products to `dtype`, a float.
 pub fn narrow(graph: &mut Graph, dtype: DType) {
-    let mut casts: HashMap<NodeId, NodeId> = HashMap::new();
+    let mut casts: NodeMap<NodeId> = NodeMap::new();
     for id in graph.topological() {
         if let Some(mut parts) = graph.take_scan(id) {
             narrow(&mut parts.body, dtype);
@@ -33,11 +31,11 @@ pub fn narrow(graph: &mut Graph, dtype: DType) {
             continue;
         }
         let mut contraction = contraction.clone();
-        let mut operands = graph.operands(id);
+        let mut operands = graph.operands(id).to_vec();
         let factors = operands.len() - usize::from(contraction.default);
         for operand in &mut operands[..factors] {
             if graph.dtype(*operand) == DType::F32 {
-                *operand = *casts.entry(*operand).or_insert_with(|| {
+                *operand = *casts.slot(*operand).get_or_insert_with(|| {
                     let ty = TensorType::new(dtype, graph.shape(*operand));
                     graph.add(Op::Cast, ty, &[*operand])
                 });

@@ -15,25 +15,23 @@
 //!
 //! Why it is sound: a copy equals its source, and everything else is unchanged.
 
-use std::collections::{HashMap, HashSet};
-
 use crate::graph::scan::Parts;
-use crate::graph::{Contraction, Graph, NodeId, Op};
+use crate::graph::{Contraction, Graph, NodeId, NodeMap, NodeSet, Op};
 
 /// The most destinations to which one kernel writes its result.
 const MOST_PLACES: usize = 2;
 
 pub fn settle(graph: &mut Graph) {
-    settle_within(graph, &HashSet::new());
+    settle_within(graph, &NodeSet::new());
 }
 
 /// Settles a graph. `slices` are nodes that may be a part of another tensor in memory.
-fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
+fn settle_within(graph: &mut Graph, slices: &NodeSet) {
     for id in graph.topological() {
-        for (position, operand) in graph.operands(id).into_iter().enumerate() {
+        for (position, operand) in graph.operands(id).to_vec().into_iter().enumerate() {
             let stored = graph.storage(operand);
-            if slices.contains(&stored) && wants_whole(graph, id, position, operand != stored) {
-                let mut operands = graph.operands(id);
+            if slices.contains(stored) && wants_whole(graph, id, position, operand != stored) {
+                let mut operands = graph.operands(id).to_vec();
                 operands[position] = copy(graph, operand);
                 let op = graph.node(id).op.clone();
                 graph.set(id, op, &operands);
@@ -48,13 +46,11 @@ fn settle_within(graph: &mut Graph, slices: &HashSet<NodeId>) {
         }
         give(&mut parts);
         let body = &parts.body;
-        let captures = parts
-            .captures
-            .iter()
-            .filter(|capture| slices.contains(&graph.storage(capture.outside)));
-        let mut inner: HashSet<NodeId> =
+        let captures =
+            parts.captures.iter().filter(|capture| slices.contains(graph.storage(capture.outside)));
+        let mut inner: NodeSet =
             parts.yields.iter().map(|value| body.storage(value.value)).collect();
-        parts.carries.iter().for_each(|carry| _ = inner.remove(&body.storage(carry.next)));
+        parts.carries.iter().for_each(|carry| _ = inner.remove(body.storage(carry.next)));
         inner.extend(parts.sequences.iter().map(|sequence| sequence.slice));
         inner.extend(captures.map(|capture| capture.inside));
         settle_within(&mut parts.body, &inner);
@@ -82,13 +78,13 @@ fn wants_whole(graph: &Graph, id: NodeId, position: usize, is_reshaped: bool) ->
 /// Copies the values that a step passes on, unless a kernel can write them directly to their
 /// destination.
 fn give(parts: &mut Parts) {
-    let mut places: HashMap<NodeId, usize> = HashMap::new();
+    let mut places: NodeMap<usize> = NodeMap::new();
     for number in 0..parts.carries.len() + parts.yields.len() {
         let stacked = number.checked_sub(parts.carries.len());
         let given = stacked
             .map_or_else(|| parts.carries[number].next, |yielded| parts.yields[yielded].value);
         let stored = parts.body.storage(given);
-        let taken = places.get(&stored).copied().unwrap_or(0);
+        let taken = places.get(stored).copied().unwrap_or(0);
         let is_written_there = match &parts.body.node(stored).op {
             Op::Input(_) | Op::Weight(_) | Op::Elements(_) => false,
             Op::PrngValue | Op::PrngState { .. } => taken == 0 && stacked.is_none(),

@@ -64,7 +64,7 @@ fn share_sides(graph: &mut Graph, id: NodeId) {
 fn key(graph: &Graph, id: NodeId) -> (Op, TensorType, Vec<NodeId>) {
     let node = graph.node(id);
     let mut op = node.op.clone();
-    let mut operands = graph.operands(id);
+    let mut operands = graph.operands(id).to_vec();
     match &mut op {
         Op::Binary(op) if op.is_commutative() => operands.sort_unstable(),
         Op::Contraction(contraction) => {

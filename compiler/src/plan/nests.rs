@@ -145,10 +145,10 @@ impl<'g> Draft<'g> {
         if scan.length == 0 {
             return Err(PlanError::Internal("a scan of no steps has not been folded".into()));
         }
-        let groups = scope.groups.bodies.get(&id);
+        let groups = scope.groups.bodies.get(id);
         let groups =
             groups.ok_or_else(|| PlanError::Internal("the body of a scan has no groups".into()))?;
-        let operands = graph.operands(id).into_iter().map(|operand| self.read(scope, operand));
+        let operands = graph.operands(id).iter().map(|&operand| self.read(scope, operand));
         let operands = operands.collect::<Result<Vec<BufferPart>, PlanError>>()?;
         let mut results: Vec<Vec<BufferPart>> = vec![Vec::new(); body.outputs.len()];
         for user in graph.users(id) {

@@ -1,9 +1,9 @@
 //! The locations of a graph's values in memory, while its steps are made.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::fusion::Groups;
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, NodeSet, Op};
 use crate::nest::{Axis, Window};
 use crate::tensor::Tensor;
 
@@ -17,11 +17,11 @@ pub(super) struct Scope<'a, 'g> {
     /// The loops around its steps, the outermost first.
     pub loops: Vec<Axis>,
     /// The location of each node that is in memory.
-    pub places: HashMap<NodeId, BufferPart>,
+    pub places: NodeMap<BufferPart>,
     /// The locations to which the surrounding loop wants values written.
-    wanted: HashMap<NodeId, Vec<BufferPart>>,
+    wanted: NodeMap<Vec<BufferPart>>,
     /// The nodes whose memory the graph's outputs are.
-    outputs: HashSet<NodeId>,
+    outputs: NodeSet,
 }
 
 /// A part of a buffer.
@@ -45,13 +45,13 @@ impl<'a, 'g> Scope<'a, 'g> {
     pub fn new(groups: &'a Groups<'g>, loops: Vec<Axis>) -> Scope<'a, 'g> {
         let graph = groups.graph;
         let outputs = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
-        Scope { graph, groups, loops, places: HashMap::new(), wanted: HashMap::new(), outputs }
+        Scope { graph, groups, loops, places: NodeMap::new(), wanted: NodeMap::new(), outputs }
     }
 
     /// Requests that the value of `id`, or the value of which it is a reshape, is written to
     /// `place`.
     pub fn want(&mut self, id: NodeId, place: BufferPart) {
-        self.wanted.entry(self.graph.storage(id)).or_default().push(place);
+        self.wanted.slot(self.graph.storage(id)).get_or_insert_default().push(place);
     }
 
     pub fn source(&self, id: NodeId) -> Source<'g> {
@@ -66,7 +66,7 @@ impl<'a, 'g> Scope<'a, 'g> {
             values.push(id);
             let unmet =
                 |id: &NodeId| self.window(self.graph.storage(*id)).is_none() && seen.insert(*id);
-            pending.extend(self.graph.operands(id).into_iter().filter(unmet));
+            pending.extend(self.graph.operands(id).iter().copied().filter(unmet));
         }
         values.sort_unstable();
         let mut names: Vec<String> =
@@ -80,7 +80,7 @@ impl<'a, 'g> Scope<'a, 'g> {
     pub fn window(&self, id: NodeId) -> Option<Window> {
         let node = self.graph.node(id);
         let constant = || matches!(node.op, Op::Elements(_)).then(|| Window::whole(&node.ty));
-        self.places.get(&id).map(|place| place.window.clone()).or_else(constant)
+        self.places.get(id).map(|place| place.window.clone()).or_else(constant)
     }
 }
 
@@ -91,9 +91,9 @@ impl Draft<'_> {
         scope: &mut Scope,
         id: NodeId,
     ) -> Result<Vec<BufferPart>, PlanError> {
-        let mut places = scope.wanted.remove(&id).unwrap_or_default();
+        let mut places = scope.wanted.remove(id).unwrap_or_default();
         if places.is_empty() {
-            let is_shown = scope.loops.is_empty() && scope.outputs.contains(&id);
+            let is_shown = scope.loops.is_empty() && scope.outputs.contains(id);
             let passing = Content::passing(&scope.graph.node(id).ty);
             places.push(self.add_place(
                 scope,
@@ -118,7 +118,7 @@ impl Draft<'_> {
         scope: &mut Scope,
         id: NodeId,
     ) -> Result<BufferPart, PlanError> {
-        if let Some(place) = scope.places.get(&id) {
+        if let Some(place) = scope.places.get(id) {
             return Ok(place.clone());
         }
         let node = scope.graph.node(id);

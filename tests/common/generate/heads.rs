@@ -104,6 +104,6 @@ fn quantized(choices: &mut Choices, builder: &mut Builder, [rows, terms]: [usize
 fn without_constraints(builder: &mut Builder, value: Value) {
     let Op::Contraction(mut op) = builder.graph.node(value.id).op.clone() else { return };
     op.constraints.clear();
-    let operands = builder.graph.operands(value.id);
+    let operands = builder.graph.operands(value.id).to_vec();
     builder.graph.set(value.id, Op::Contraction(op), &operands);
 }

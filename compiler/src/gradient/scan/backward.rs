@@ -1,6 +1,6 @@
 //! Builds the backward scan.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::super::rules::Algebra;
 use super::super::tensors::Tensors;
@@ -10,7 +10,7 @@ use super::lift;
 use crate::affine::Affine;
 use crate::dtype::Scalar;
 use crate::graph::scan::{Capture, Carry, Parts, Sequence, Yield};
-use crate::graph::{Aggregation, Graph, NodeId, Op, Scan};
+use crate::graph::{Aggregation, Graph, NodeId, NodeMap, NodeSet, Op, Scan};
 use crate::passes::dead;
 use crate::tensor::TensorType;
 
@@ -22,7 +22,7 @@ pub(super) struct Backward<'a> {
     forward: Scan,
     operands: Vec<NodeId>,
     /// The nodes of the forward body.
-    steps: HashSet<NodeId>,
+    steps: NodeSet,
     /// The backward scan's node and parts. Nodes of the forward body keep their numbers in its
     /// body.
     own: NodeId,
@@ -143,19 +143,18 @@ impl<'a> Backward<'a> {
         roots.extend(self.parts.yields.iter().map(|kept| kept.value));
         roots.extend(self.read_by_lifted());
         // Carried values are stacked in any case.
-        let carried: HashSet<NodeId> =
+        let carried: NodeSet =
             forward.outputs[..self.forward.carries].iter().map(|(_, node)| *node).collect();
         let keeps = |node: NodeId| {
-            self.steps.contains(&node)
+            self.steps.contains(node)
                 && match &forward.node(node).op {
                     Op::Input(_) => false,
                     Op::Contraction(op) if op.aggregation != Aggregation::Assign => true,
-                    _ => carried.contains(&node),
+                    _ => carried.contains(node),
                 }
         };
         let needed = ancestors_up_to(&self.parts.body, roots.into_iter(), keeps);
-        let mut kept: Vec<NodeId> = needed.iter().copied().filter(|&node| keeps(node)).collect();
-        kept.sort_unstable();
+        let kept: Vec<NodeId> = needed.iter().filter(|&node| keeps(node)).collect();
         for node in kept {
             let (stack, axis) = self.stack(node)?;
             let slice = self.input(node);
@@ -164,7 +163,7 @@ impl<'a> Backward<'a> {
             self.parts.sequences.push(Sequence { whole, axis, slice });
         }
         for (number, &slice) in forward.inputs[..first_capture].iter().enumerate() {
-            if needed.contains(&slice) {
+            if needed.contains(slice) {
                 let (whole, axis) = match number.checked_sub(first_carry) {
                     None => (
                         self.turned(self.operands[number], self.forward.sequences[number]),
@@ -184,7 +183,7 @@ impl<'a> Backward<'a> {
     /// Adds the scan, and the sums after it. Returns all contributions to the gradients of
     /// operands.
     pub fn finish(mut self) -> Result<Vec<(NodeId, NodeId)>, Error> {
-        let mut sources: HashMap<NodeId, (NodeId, Option<usize>)> = HashMap::new();
+        let mut sources: NodeMap<(NodeId, Option<usize>)> = NodeMap::new();
         for node in self.read_by_lifted() {
             let sequence = self.parts.sequences.iter().find(|sequence| sequence.slice == node);
             let source = match sequence.map(|sequence| (sequence.whole, Some(sequence.axis))) {
@@ -200,9 +199,9 @@ impl<'a> Backward<'a> {
             let node = self.parts.body.node(sum).clone();
             let Op::Contraction(op) = &node.op else { continue };
             let mut outside = Vec::new();
-            for inside in self.parts.body.operands(sum) {
+            for &inside in self.parts.body.operands(sum) {
                 let constant = self.parts.body.node(inside).clone();
-                outside.push(match sources.get(&inside) {
+                outside.push(match sources.get(inside) {
                     Some(source) => *source,
                     None => {
                         (Tensors::new(self.graph, self.id).add(constant.op, constant.ty, &[]), None)
@@ -235,7 +234,7 @@ impl<'a> Backward<'a> {
     /// Returns the nodes of each step that the sums after the loop read.
     fn read_by_lifted(&self) -> Vec<NodeId> {
         let mut read: Vec<NodeId> = Vec::new();
-        for operand in self.lifted.iter().flat_map(|(_, sum)| self.parts.body.operands(*sum)) {
+        for &operand in self.lifted.iter().flat_map(|(_, sum)| self.parts.body.operands(*sum)) {
             let constant =
                 matches!(self.parts.body.node(operand).op, Op::Constant(_) | Op::Elements(_));
             let captured = self.parts.captures.iter().any(|capture| capture.inside == operand);

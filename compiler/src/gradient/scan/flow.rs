@@ -1,8 +1,6 @@
 //! Finds the carries of a scan, and the inputs of its body, to which gradients flow.
 
-use std::collections::HashSet;
-
-use crate::graph::{Graph, NodeId, Op, Scan};
+use crate::graph::{Graph, NodeId, NodeSet, Op, Scan};
 
 /// The carries and inputs to which gradients flow.
 pub(super) struct Flow {
@@ -25,7 +23,7 @@ impl Flow {
         loop {
             let reached = reached(body, &inputs);
             let more =
-                |carry: &usize| reached.contains(&body.outputs[*carry].1) && !inputs[first + carry];
+                |carry: &usize| reached.contains(body.outputs[*carry].1) && !inputs[first + carry];
             let more: Vec<usize> = (0..scan.carries)
                 .filter(more)
                 .filter(|c| is_float(body.inputs[first + c]))
@@ -42,8 +40,7 @@ impl Flow {
                 body,
                 needed.iter().zip(&body.outputs).filter(|(n, _)| **n).map(|(_, (_, id))| *id),
             );
-            let more =
-                |carry: &usize| read.contains(&body.inputs[first + carry]) && !needed[*carry];
+            let more = |carry: &usize| read.contains(body.inputs[first + carry]) && !needed[*carry];
             let more: Vec<usize> = (0..scan.carries).filter(more).collect();
             if more.is_empty() {
                 break;
@@ -58,14 +55,14 @@ impl Flow {
 }
 
 /// Returns the nodes through which a gradient reaches one of the inputs.
-fn reached(body: &Graph, inputs: &[bool]) -> HashSet<NodeId> {
-    let mut reached: HashSet<NodeId> =
+fn reached(body: &Graph, inputs: &[bool]) -> NodeSet {
+    let mut reached: NodeSet =
         inputs.iter().zip(&body.inputs).filter(|(w, _)| **w).map(|(_, input)| *input).collect();
     for id in body.topological() {
         let op = &body.node(id).op;
         let passes = (body.dtype(id).is_float() || matches!(op, Op::Scan(_)))
             && !matches!(op, Op::StopGradient);
-        if passes && body.operands(id).iter().any(|operand| reached.contains(operand)) {
+        if passes && body.operands(id).iter().any(|operand| reached.contains(*operand)) {
             reached.insert(id);
         }
     }
@@ -73,7 +70,7 @@ fn reached(body: &Graph, inputs: &[bool]) -> HashSet<NodeId> {
 }
 
 /// Returns the given nodes and all nodes on which they depend.
-fn ancestors(graph: &Graph, of: impl Iterator<Item = NodeId>) -> HashSet<NodeId> {
+fn ancestors(graph: &Graph, of: impl Iterator<Item = NodeId>) -> NodeSet {
     ancestors_up_to(graph, of, |_| false)
 }
 
@@ -82,8 +79,8 @@ pub(super) fn ancestors_up_to(
     graph: &Graph,
     of: impl Iterator<Item = NodeId>,
     end: impl Fn(NodeId) -> bool,
-) -> HashSet<NodeId> {
-    let mut found = HashSet::new();
+) -> NodeSet {
+    let mut found = NodeSet::new();
     let mut left: Vec<NodeId> = of.collect();
     while let Some(id) = left.pop() {
         if found.insert(id) && !end(id) {

@@ -8,24 +8,22 @@
 //! Why it is sound: sums may be reordered, and a point of the new contraction counts if and only if
 //! it counts in its step.
 
-use std::collections::HashSet;
-
 use crate::affine::Affine;
-use crate::graph::{Aggregation, Contraction, Graph, Index, IndexRange, NodeId, Op};
+use crate::graph::{Aggregation, Contraction, Graph, Index, IndexRange, NodeId, NodeSet, Op};
 use crate::scalar::BinaryOp;
 
 /// Returns the sums of products whose total is `node`. `None` if anything else is added, or if a
 /// node of `forward` is.
-pub(super) fn sums(body: &Graph, node: NodeId, forward: &HashSet<NodeId>) -> Option<Vec<NodeId>> {
+pub(super) fn sums(body: &Graph, node: NodeId, forward: &NodeSet) -> Option<Vec<NodeId>> {
     match &body.node(node).op {
-        _ if forward.contains(&node) => None,
+        _ if forward.contains(node) => None,
         Op::Contraction(op) if op.aggregation == Aggregation::Sum && !op.default => {
             Some(vec![node])
         }
         Op::Binary(BinaryOp::Add) => {
             let operands = body.operands(node);
             let is_whole = operands.iter().all(|&operand| body.shape(operand) == body.shape(node));
-            let parts = operands.into_iter().map(|operand| sums(body, operand, forward));
+            let parts = operands.iter().map(|&operand| sums(body, operand, forward));
             is_whole.then(|| parts.collect::<Option<Vec<_>>>())?.map(|parts| parts.concat())
         }
         _ => None,

@@ -119,7 +119,7 @@ impl Graph {
     /// Takes a scan apart. Returns `None` for other nodes. The scan has no body until
     /// [`Graph::put_scan`] restores it.
     pub fn take_scan(&mut self, id: NodeId) -> Option<Parts> {
-        let operands = self.operands(id);
+        let operands = self.operands(id).to_vec();
         let mut results = vec![Vec::new(); self.result_count(id)?];
         for user in self.users(id) {
             if let Op::Result { number } = self.node(user).op {

@@ -1,17 +1,17 @@
 //! [`Classes`]: the axes that hold channels, as far as products determine them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use petgraph::unionfind::UnionFind;
 
-use crate::graph::{Graph, NodeId, Op};
+use crate::graph::{Graph, NodeId, NodeMap, NodeSet, Op};
 
 use super::product::WeightProduct;
 use super::{Order, is_view_of};
 
 /// The axes of all tensors, partitioned into classes that should have the same position.
 pub(super) struct Classes {
-    first: HashMap<NodeId, usize>,
+    first: NodeMap<usize>,
     classes: UnionFind<usize>,
     /// Axes that hold channels, and axes that do not.
     channels: HashSet<usize>,
@@ -19,19 +19,15 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    pub fn new(
-        graph: &Graph,
-        order: &[NodeId],
-        products: &HashMap<NodeId, WeightProduct>,
-    ) -> Classes {
-        let (mut first, mut count) = (HashMap::new(), 0);
+    pub fn new(graph: &Graph, order: &[NodeId], products: &NodeMap<WeightProduct>) -> Classes {
+        let (mut first, mut count) = (NodeMap::new(), 0);
         for &id in order {
             first.insert(id, count);
             count += graph.shape(id).len();
         }
         let (channels, others) = (HashSet::new(), HashSet::new());
         let mut classes = Classes { first, classes: UnionFind::new(count), channels, others };
-        order.iter().for_each(|id| classes.relate(graph, *id, products.get(id)));
+        order.iter().for_each(|id| classes.relate(graph, *id, products.get(*id)));
         products
             .values()
             .filter(|product| product.has_window)
@@ -54,7 +50,7 @@ impl Classes {
     }
 
     fn axis(&self, (node, axis): (NodeId, usize)) -> usize {
-        self.first[&node] + axis
+        self.first[node] + axis
     }
 
     fn unite(&mut self, a: (NodeId, usize), b: (NodeId, usize)) -> bool {
@@ -83,7 +79,7 @@ impl Classes {
         let operands = graph.operands(id);
         match &graph.node(id).op {
             op if op.is_elementwise() => {
-                for operand in operands {
+                for &operand in operands {
                     let missing = graph.shape(id).len() - graph.shape(operand).len();
                     for axis in 0..graph.shape(operand).len() {
                         if graph.shape(operand)[axis] == graph.shape(id)[missing + axis] {
@@ -150,8 +146,8 @@ impl Classes {
         &self,
         graph: &Graph,
         order: &[NodeId],
-        products: &HashMap<NodeId, WeightProduct>,
-    ) -> [HashMap<NodeId, Order>; 2] {
+        products: &NodeMap<WeightProduct>,
+    ) -> [NodeMap<Order>; 2] {
         let (channels, others) = (self.of(&self.channels), self.of(&self.others));
         let moves = |id: NodeId, axis: usize| {
             let class = self.class((id, axis));
@@ -164,10 +160,10 @@ impl Classes {
             (!is_view_of(shape, &order)).then_some((id, order))
         };
         // Convolutions, and nodes computed from them elementwise.
-        let mut of_windows: HashSet<NodeId> = HashSet::new();
+        let mut of_windows = NodeSet::new();
         for &id in order {
-            let is_made = || graph.operands(id).iter().any(|operand| of_windows.contains(operand));
-            let has_window = products.get(&id).is_some_and(|product| product.has_window);
+            let is_made = || graph.operands(id).iter().any(|operand| of_windows.contains(*operand));
+            let has_window = products.get(id).is_some_and(|product| product.has_window);
             if has_window || graph.node(id).op.is_elementwise() && is_made() {
                 of_windows.insert(id);
             }
@@ -176,7 +172,7 @@ impl Classes {
             let op = &graph.node(id).op;
             let is_free = op.is_elementwise()
                 || matches!(op, Op::Reshape | Op::Contraction(_) | Op::Index { .. });
-            !is_free || graph.is_output(id) && !of_windows.contains(&id)
+            !is_free || graph.is_output(id) && !of_windows.contains(id)
         };
         let read = products.values().filter(|product| product.has_window && stays(product.tensor));
         let moved = order.iter().filter(|id| !stays(**id)).filter_map(|id| in_order(*id)).collect();

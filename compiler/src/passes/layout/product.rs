@@ -1,9 +1,9 @@
 //! [`WeightProduct`]: what a product with a weight says about the axes of its tensors.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::affine::Affine;
-use crate::graph::{ContractionLeaf, Graph, NodeId, Op};
+use crate::graph::{ContractionLeaf, Graph, NodeId, NodeMap, NodeSet, Op};
 use crate::scalar::Inst;
 
 use super::Order;
@@ -26,15 +26,15 @@ pub(super) struct WeightProduct {
 
 impl WeightProduct {
     /// Returns all nodes, operands before their readers, and the products among them.
-    pub fn all(graph: &Graph) -> (Vec<NodeId>, HashMap<NodeId, WeightProduct>) {
-        let mut kept: HashSet<NodeId> = HashSet::new();
-        let mut products = HashMap::new();
+    pub fn all(graph: &Graph) -> (Vec<NodeId>, NodeMap<WeightProduct>) {
+        let mut kept = NodeSet::new();
+        let mut products = NodeMap::new();
         let order = graph.topological();
         for &id in &order {
             let is_kept = match graph.node(id).op {
                 Op::Input(_) => false,
                 Op::Weight(_) => true,
-                _ => graph.operands(id).iter().all(|operand| kept.contains(operand)),
+                _ => graph.operands(id).iter().all(|operand| kept.contains(*operand)),
             };
             if is_kept {
                 kept.insert(id);
@@ -45,7 +45,7 @@ impl WeightProduct {
         (order, products)
     }
 
-    fn of(graph: &Graph, id: NodeId, kept: &HashSet<NodeId>) -> Option<WeightProduct> {
+    fn of(graph: &Graph, id: NodeId, kept: &NodeSet) -> Option<WeightProduct> {
         let Op::Contraction(op) = &graph.node(id).op else { return None };
         let operands = graph.operands(id);
         let [a, b] = &op.accesses[..] else { return None };
@@ -56,7 +56,7 @@ impl WeightProduct {
                 .insts
                 .iter()
                 .all(|(inst, _)| !matches!(inst, Inst::Leaf(ContractionLeaf::Index(_))));
-        let (tensor, weight) = match (kept.contains(&node(0)), kept.contains(&node(1))) {
+        let (tensor, weight) = match (kept.contains(node(0)), kept.contains(node(1))) {
             (false, true) => (a, b),
             (true, false) => (b, a),
             _ => return None,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::affine::Affine;
 use crate::dtype::DType;
-use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, Op};
+use crate::graph::{Aggregation, Contraction, ContractionLeaf, Graph, NodeId, NodeMap, Op};
 use crate::scalar::Inst;
 use crate::tensor::TensorType;
 
@@ -15,10 +15,10 @@ use super::{Order, is_identity, is_view_of};
 pub(super) struct Rewriter<'a> {
     graph: &'a mut Graph,
     /// The new order of each node that moves.
-    orders: HashMap<NodeId, Order>,
+    orders: NodeMap<Order>,
     /// For each product: the operands that it reads in another order than they have, and that
     /// order.
-    read: HashMap<NodeId, Vec<(usize, Order)>>,
+    read: NodeMap<Vec<(usize, Order)>>,
     /// Permuted copies and views made so far.
     made: HashMap<(NodeId, Order), NodeId>,
 }
@@ -26,29 +26,27 @@ pub(super) struct Rewriter<'a> {
 impl<'a> Rewriter<'a> {
     pub fn new(
         graph: &'a mut Graph,
-        orders: HashMap<NodeId, Order>,
-        read: HashMap<NodeId, Vec<(usize, Order)>>,
+        orders: NodeMap<Order>,
+        read: NodeMap<Vec<(usize, Order)>>,
     ) -> Rewriter<'a> {
         Rewriter { graph, orders, read, made: HashMap::new() }
     }
 
     fn order(&self, id: NodeId) -> Order {
-        self.orders.get(&id).cloned().unwrap_or_else(|| (0..self.graph.shape(id).len()).collect())
+        self.orders.get(id).cloned().unwrap_or_else(|| (0..self.graph.shape(id).len()).collect())
     }
 
     /// Returns the shape of a node before the pass.
     fn plain_shape(&self, id: NodeId) -> Vec<usize> {
         let shape = self.graph.shape(id);
-        self.orders
-            .get(&id)
-            .map_or_else(|| shape.to_vec(), |order| permuted(shape, &inverse(order)))
+        self.orders.get(id).map_or_else(|| shape.to_vec(), |order| permuted(shape, &inverse(order)))
     }
 
     /// Rewrites a node in its new order. Its operands must have theirs already.
     pub fn rewrite(&mut self, id: NodeId) {
-        let (order, operands) = (self.order(id), self.graph.operands(id));
-        let stays = |id: &NodeId| !self.orders.contains_key(id);
-        if stays(&id) && operands.iter().all(stays) && !self.read.contains_key(&id) {
+        let (order, operands) = (self.order(id), self.graph.operands(id).to_vec());
+        let stays = |id: &NodeId| !self.orders.contains(*id);
+        if stays(&id) && operands.iter().all(stays) && !self.read.contains(id) {
             return;
         }
         let (mut op, ty) = (self.graph.node(id).op.clone(), self.graph.node(id).ty.clone());
@@ -57,7 +55,7 @@ impl<'a> Rewriter<'a> {
             Op::Contraction(op) => {
                 let mut orders: Vec<Order> =
                     operands.iter().map(|&operand| self.order(operand)).collect();
-                for (number, order) in self.read.get(&id).into_iter().flatten() {
+                for (number, order) in self.read.get(id).into_iter().flatten() {
                     orders[*number].clone_from(order);
                 }
                 for access in &mut op.accesses {
