@@ -11,16 +11,30 @@ use common::golden::text;
 /// The number of names that may be missing, each with a reason.
 const MOST: usize = 10;
 
-/// Returns all names that every program sees: the library's definitions, and the functions of the
-/// language.
-fn known() -> HashSet<String> {
+/// Returns the names of the library's definitions.
+fn library() -> Vec<String> {
     let files = tile_lang::LIBRARY.iter().map(|file| tile_lang::parse(file.text).file);
     let (functions, aliases): (Vec<_>, Vec<_>) =
         files.map(|file| (file.functions, file.aliases)).unzip();
     let functions =
         functions.into_iter().flatten().filter_map(|function| Some(function.name?.name));
     let aliases = aliases.into_iter().flatten().map(|alias| alias.name.name);
-    functions.chain(aliases).chain(tile_lang::builtin::builtin_names().map(String::from)).collect()
+    functions.chain(aliases).collect()
+}
+
+/// Returns all names that every program sees: the library's definitions, and the functions of the
+/// language.
+fn known() -> HashSet<String> {
+    library().into_iter().chain(tile_lang::builtin::builtin_names().map(String::from)).collect()
+}
+
+/// Its files share one list of names. Of two definitions of a name, one would be hidden.
+#[test]
+fn names_of_the_library_are_distinct() {
+    let mut names = HashSet::new();
+    let twice: Vec<String> =
+        library().into_iter().filter(|name| !names.insert(name.clone())).collect();
+    assert_eq!(twice, Vec::<String>::new());
 }
 
 /// Prints which names of a list are missing, and returns the faults: missing names without a

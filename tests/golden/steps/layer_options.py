@@ -120,12 +120,14 @@ def families():
         sizes = [5, 4, 3][:rank]
         layer(f"conv{rank}d_lora", f"Conv{rank}D(3, 2, {lora}, kernel_regularizer = l2(0.1))", X=normal(2, *sizes, 2))
 
-    # Batches that are corrected to moving statistics.
+    # Batches that are corrected to moving statistics. These are random here, so the corrections are
+    # bounded: a large one makes a gradient that is a small difference of large numbers.
     clipping = "renorm_clipping = [0.8, 1.5, 0.5], renorm_momentum = 0.8"
-    layer("batch_normalization_renorm", "BatchNormalization(renorm = true)", X=normal(6, 5))
+    layer("batch_normalization_renorm", "BatchNormalization(renorm = true, renorm_clipping = [none, 2.0, 1.0])", X=normal(6, 5))
     layer("batch_normalization_renorm_clipped", f"BatchNormalization(renorm = true, {clipping})", X=normal(6, 5))
     for option in ("center", "scale"):
-        layer(f"batch_normalization_renorm_no_{option}", f"BatchNormalization(renorm = true, {option} = false)", X=normal(6, 5))
+        expression = f"BatchNormalization(renorm = true, {clipping}, {option} = false)"
+        layer(f"batch_normalization_renorm_no_{option}", expression, X=normal(6, 5))
 
     # Tied weights, and the way back.
     for option in ["", ", tie_weights = false", ", logit_soft_cap = 0.7"]:
