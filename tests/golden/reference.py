@@ -147,7 +147,7 @@ def functions():
         "acosh": (np.arccosh, 1.0 + positive), "asinh": (np.arcsinh, any_x), "atan": (np.arctan, any_x),
         "ceil": (np.ceil, any_x), "floor": (np.floor, any_x), "cos": (np.cos, any_x), "sin": (np.sin, any_x),
         "tan": (np.tan, any_x), "cosh": (np.cosh, any_x), "sinh": (np.sinh, any_x), "tanh": (np.tanh, any_x),
-        "exp": (np.exp, any_x), "log": (np.log, positive), "sqrt": (np.sqrt, positive), "abs": (np.abs, any_x),
+        "exp": (np.exp, any_x), "log": (np.log, positive), "log1p": (np.log1p, within), "sqrt": (np.sqrt, positive), "abs": (np.abs, any_x),
         "erf": (np.vectorize(math.erf), any_x), "recip": (lambda x: 1 / x, positive),
         "rsqrt": (lambda x: 1 / np.sqrt(x), positive), "neg": (lambda x: -x, any_x),
         "round": (lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5), any_x),

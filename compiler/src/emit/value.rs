@@ -194,7 +194,7 @@ impl Emitter<'_> {
             UnaryOp::Sqrt => M::Sqrt,
             UnaryOp::Tan => M::Tan,
             UnaryOp::Tanh => M::Tanh,
-            UnaryOp::Erf | UnaryOp::Round => {
+            UnaryOp::Erf | UnaryOp::Log1p | UnaryOp::Round => {
                 return Err(EmitError::new(
                     self.kernel,
                     format!("shaders have no `{}`", op.name()),

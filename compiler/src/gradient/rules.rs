@@ -80,6 +80,12 @@ pub(super) fn unary<A: Algebra>(
         Erf => error_function(on, x, g),
         Exp => on.product(g, y),
         Log => on.binary(BinaryOp::Div, g, x),
+        // 1 / (1 + x)
+        Log1p => {
+            let one = on.number(x, 1.0);
+            let sum = on.sum(one, x);
+            on.binary(BinaryOp::Div, g, sum)
+        }
         // -y²
         Recip => {
             let (negated, square) = (on.unary(Neg, g), on.product(y, y));

@@ -58,6 +58,7 @@ impl UnaryOp {
             Exp => libm::exp(x),
             Floor => x.floor(),
             Log => libm::log(x),
+            Log1p => libm::log1p(x),
             Recip => 1.0 / x,
             Round => x.round(),
             Rsqrt => 1.0 / x.sqrt(),
@@ -255,6 +256,8 @@ mod tests {
         insta::assert_snapshot!(binary(BinaryOp::Div, DType::BF16, &[("1", "3")]), @"0.333984375");
         insta::assert_snapshot!(unary(UnaryOp::Round, DType::F32, &["0.5", "-0.5", "2.5", "-1.2"]), @"1.0 -1.0 3.0 -1.0");
         insta::assert_snapshot!(unary(UnaryOp::Erf, DType::F64, &["0.5", "-3"]), @"0.5204998778130465 -0.9999779095030014");
+        insta::assert_snapshot!(unary(UnaryOp::Log1p, DType::F64, &["1e-20", "-1", "-2", "inf"]), @"1e-20 -inf NaN inf");
+        insta::assert_snapshot!(unary(UnaryOp::Log1p, DType::F32, &["1e-10", "-0.0"]), @"1e-10 -0.0");
         insta::assert_snapshot!(unary(UnaryOp::Neg, DType::F32, &["0.0", "inf"]), @"-0.0 -inf");
     }
 

@@ -76,6 +76,8 @@ operations! {
         Exp = "exp",
         Floor = "floor",
         Log = "log",
+        /// The natural logarithm of `1 + x`, accurate also where that sum would round `x` away.
+        Log1p = "log1p",
         /// `1 / x`, also on integers: see [`BinaryOp::Div`].
         Recip = "recip",
         /// Rounds to the nearest integer, halves away from zero.

@@ -37,6 +37,7 @@ pub fn smooth(op: UnaryOp) -> Option<Smooth> {
         Cosh | Exp | Sinh => (-3.0, 3.0, 20.1, 20.1),
         Erf => (-EVER, EVER, 1.2, 1.0),
         Log => (0.5, 64.0, 2.0, 4.2),
+        Log1p => (-0.5, 63.0, 2.0, 4.2),
         Recip => (0.5, 64.0, 4.0, 2.0),
         Rsqrt => (0.25, 64.0, 4.0, 2.0),
         Sqrt => (0.25, 64.0, 1.0, 8.0),

@@ -63,7 +63,7 @@ impl Values<'_> {
     fn log_of_sum(&mut self, x: &Expr, y: Expr) -> Expr {
         let is_far = self.name("is_far", x.clone().gt(self.f32(FAR)));
         let y = self.name("y", is_far.clone().select(self.f32(0.0), y));
-        let near = self.log_1p(&y);
+        let near = self.finite_log1p(&y);
         let far = self.log(x) + self.f32(LN_2);
         is_far.select(far, near)
     }
@@ -77,7 +77,7 @@ impl Values<'_> {
         let small = twice.clone().fma(size.clone().binary(BinaryOp::Div, &less), &twice);
         let y = size.clone().lt(self.f32(0.5)).select(small, twice.binary(BinaryOp::Div, &less));
         let y = self.name("y", y);
-        let value = self.log_1p(&y) * self.f32(0.5);
+        let value = self.finite_log1p(&y) * self.f32(0.5);
         let value = self.with_sign(value, x);
         let edge = self.with_sign(self.f32(f32::INFINITY), x);
         let value = size.clone().equals(self.f32(1.0)).select(edge, value);

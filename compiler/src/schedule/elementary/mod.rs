@@ -54,6 +54,7 @@ impl Values<'_> {
         let value = match op {
             UnaryOp::Exp => self.exp(&x),
             UnaryOp::Log => self.log(&x),
+            UnaryOp::Log1p => self.log1p(&x),
             UnaryOp::Erf => self.erf(&x),
             UnaryOp::Sin => self.sin(&x),
             UnaryOp::Cos => self.cos(&x),
@@ -131,27 +132,46 @@ impl Values<'_> {
     /// Returns ln x.
     fn log(&mut self, x: &Expr) -> Expr {
         let (e, f) = self.exponent_and_rest(x);
+        let near = self.log_of_parts(e, f);
+        let near = x.clone().equals(self.f32(0.0)).select(self.f32(f32::NEG_INFINITY), near);
+        let near = self.has_bits(x, INFINITY).select(x, near);
+        x.clone().lt(self.f32(0.0)).select(self.f32(f32::NAN), near)
+    }
+
+    /// Returns ln(1 + x).
+    fn log1p(&mut self, x: &Expr) -> Expr {
+        let near = self.finite_log1p(x);
+        let near = self.with_sign(near, x);
+        let near = x.clone().equals(self.f32(-1.0)).select(self.f32(f32::NEG_INFINITY), near);
+        let near = self.has_bits(x, INFINITY).select(x, near);
+        x.clone().lt(self.f32(-1.0)).select(self.f32(f32::NAN), near)
+    }
+
+    /// Returns ln(1 + x) for a finite x above -1. The sign of a 0 is lost.
+    fn finite_log1p(&mut self, x: &Expr) -> Expr {
+        // Masks off the last bit, so that a compiler cannot cancel the difference that recovers the
+        // rounding error.
+        let sum = self.masked(&(x.clone() + self.f32(1.0)), 0xffff_fffe);
+        let sum = self.name("sum", sum);
+        let rest = (x.clone() - (sum.clone() - self.f32(1.0))).binary(BinaryOp::Div, &sum);
+        let rest = sum.clone().lt(self.f32(1e30)).select(rest, self.f32(0.0));
+        let (e, f) = self.exponent_and_rest(&sum);
+        // Where no power of two is split off, f is x itself.
+        let is_small = self.name("is_small", e.clone().equals(self.f32(0.0)));
+        let f = self.name("f", is_small.clone().select(x, f));
+        let rest = is_small.select(self.f32(0.0), rest);
+        self.log_of_parts(e, f) + rest
+    }
+
+    /// Returns ln(2ᵉ (1 + f)) for 1 + f near √½..√2.
+    fn log_of_parts(&mut self, e: Expr, f: Expr) -> Expr {
         // ln(1 + f) = 2 artanh(s).
         let s = self.name("s", f.clone().binary(BinaryOp::Div, f.clone() + self.f32(2.0)));
         let z = self.name("z", &s * &s);
         let series = self.series(&z, &[2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0]) * &z;
         let half_square = self.name("half_square", f.clone() * self.f32(0.5) * &f);
         let low = s.fma(half_square.clone() + series, e.clone() * self.f32(LN_2_LOW));
-        let near = e.fma(self.f32(LN_2_HIGH), f - (half_square - low));
-        let near = x.clone().equals(self.f32(0.0)).select(self.f32(f32::NEG_INFINITY), near);
-        let near = self.has_bits(x, INFINITY).select(x, near);
-        x.clone().lt(self.f32(0.0)).select(self.f32(f32::NAN), near)
-    }
-
-    /// Returns ln(1 + y) for y ≥ 0.
-    fn log_1p(&mut self, y: &Expr) -> Expr {
-        // Masks off the last bit, so that a compiler cannot cancel the difference that recovers the
-        // rounding error.
-        let sum = self.masked(&(y.clone() + self.f32(1.0)), 0xffff_fffe);
-        let sum = self.name("sum", sum);
-        let rest = (y.clone() - (sum.clone() - self.f32(1.0))).binary(BinaryOp::Div, &sum);
-        let rest = sum.clone().lt(self.f32(1e30)).select(rest, self.f32(0.0));
-        self.log(&sum) + rest
+        e.fma(self.f32(LN_2_HIGH), f - (half_square - low))
     }
 
     /// Returns the error function of `x`.

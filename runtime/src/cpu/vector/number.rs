@@ -92,6 +92,7 @@ fn in_f64(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Erf => libm::erf(x),
         UnaryOp::Exp => libm::exp(x),
         UnaryOp::Log => libm::log(x),
+        UnaryOp::Log1p => libm::log1p(x),
         UnaryOp::Rsqrt => 1.0 / x.sqrt(),
         UnaryOp::Sin => libm::sin(x),
         UnaryOp::Sinh => libm::sinh(x),

@@ -33,7 +33,7 @@ vectorised! {
         if T::unary_chunk(op, a, out) {
             return;
         }
-        each!(Neg BitNot Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Recip Round Rsqrt Sin Sinh Sqrt Tan Tanh)
+        each!(Neg BitNot Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Log1p Recip Round Rsqrt Sin Sinh Sqrt Tan Tanh)
     }
 }
 
@@ -44,6 +44,7 @@ widest! {
         macro_rules! simple {
             ($($name:ident)*) => { match op {
                 UnaryOp::Log => map(a, out, elementary::log::<FUSED>),
+                UnaryOp::Log1p => map(a, out, elementary::log1p::<FUSED>),
                 UnaryOp::Sin => map(a, out, elementary::sin),
                 UnaryOp::Cos => map(a, out, elementary::cos),
                 $(UnaryOp::$name => map(a, out, |x| f32::unary(UnaryOp::$name, x)),)*

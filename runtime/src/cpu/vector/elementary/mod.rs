@@ -218,24 +218,50 @@ fn exp_by_table<L: Lanes, const K: usize>(x: [L; K]) -> [L; K] {
     each!(k in root => root[k].fma(root[k], r[k].mul(quotient[k])).scale(n[k]))
 }
 
+/// The bits of √½.
+const SQRT_HALF: u32 = 0x3f35_04f3;
+
 /// Computes ln x.
 #[inline(always)]
 pub fn log<const FUSED: bool>(x: f32) -> f32 {
-    const SQRT_HALF: u32 = 0x3f35_04f3;
     let tiny = x < f32::MIN_POSITIVE;
     let bits = (if tiny { x * 8_388_608.0 } else { x }).to_bits().wrapping_sub(SQRT_HALF);
     let e = ((bits as i32) >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
-    // x = 2ᵉ (1 + f) with 1 + f in √½..√2; ln(1 + f) = 2 artanh(s).
+    // x = 2ᵉ (1 + f) with 1 + f in √½..√2.
     let f = f32::from_bits((bits & 0x007f_ffff).wrapping_add(SQRT_HALF)) - 1.0;
+    let near = log_of_parts::<FUSED>(e, f);
+    let result = if x == f32::INFINITY { x } else { near };
+    let result = if x == 0.0 { f32::NEG_INFINITY } else { result };
+    if x >= 0.0 { result } else { f32::NAN }
+}
+
+/// Computes ln(2ᵉ (1 + f)) for 1 + f in √½..√2 or little beyond.
+#[inline(always)]
+fn log_of_parts<const FUSED: bool>(e: f32, f: f32) -> f32 {
+    // ln(1 + f) = 2 artanh(s).
     let s = f / (2.0 + f);
     let z = s * s;
     let series = z * polynomial::<FUSED, _>(z, [2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0]);
     let half_square = 0.5 * f * f;
-    let near =
-        e * 0.693_359_4 + (f - (half_square - (s * (half_square + series) + e * -2.121_944_4e-4)));
+    e * 0.693_359_4 + (f - (half_square - (s * (half_square + series) + e * -2.121_944_4e-4)))
+}
+
+/// Computes ln(1 + x).
+#[inline(always)]
+pub fn log1p<const FUSED: bool>(x: f32) -> f32 {
+    let bits = (1.0 + x).to_bits().wrapping_sub(SQRT_HALF);
+    let e = (bits as i32) >> 23;
+    // 1 + x = 2ᵉ (1 + f). The sum is rounded, so f is computed from x, as 2⁻ᵉ x + (2⁻ᵉ - 1): only
+    // the last addition rounds, and f = x for e = 0. For large x, where 2⁻ᵉ may be out of range,
+    // the sum is as good as x.
+    let power = power_of_two(-e);
+    let exact = fma::<FUSED>(x, power, power - 1.0);
+    let rounded = f32::from_bits((bits & 0x007f_ffff).wrapping_add(SQRT_HALF)) - 1.0;
+    let f = if x < 33_554_432.0 { exact } else { rounded };
+    let near = log_of_parts::<FUSED>(e as f32, f).copysign(x);
     let result = if x == f32::INFINITY { x } else { near };
-    let result = if x == 0.0 { f32::NEG_INFINITY } else { result };
-    if x >= 0.0 { result } else { f32::NAN }
+    let result = if x == -1.0 { f32::NEG_INFINITY } else { result };
+    if x >= -1.0 { result } else { f32::NAN }
 }
 
 /// Computes the hyperbolic tangent.

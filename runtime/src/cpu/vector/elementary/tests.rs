@@ -119,6 +119,9 @@ fn within_two_units_in_the_last_place() {
     }
     assert!(everywhere(log::<false>, f64::ln) < 1.5);
     assert!(everywhere(log::<true>, f64::ln) < 1.5);
+    assert!(everywhere(log1p::<false>, f64::ln_1p) < 1.5);
+    assert!(everywhere(log1p::<true>, f64::ln_1p) < 1.5);
+    assert!(log1p::<true>(-0.0).is_sign_negative());
     let limit = TRIGONOMETRIC_LIMIT;
     assert!(error(sin, f64::sin, -limit, limit) < 1.0);
     assert!(error(cos, f64::cos, -limit, limit) < 1.0);
