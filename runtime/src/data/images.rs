@@ -52,7 +52,7 @@ impl Images {
         }
         if let Some(class) = picture_folders(folder).first() {
             return Err(Error::data(format!(
-                "{}: it has pictures, such as `{}`, and folders of pictures, such as `{}`: name a folder that has one or the other",
+                "{}: it has the picture `{}` beside `{}`, a folder of pictures: name a folder that has pictures alone, or folders of them alone",
                 folder.display(),
                 inputs[0].file_name().unwrap_or_default().display(),
                 class.file_name().unwrap_or_default().display()

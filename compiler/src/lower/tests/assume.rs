@@ -13,6 +13,18 @@ fn checked(source: &str) -> String {
 }
 
 #[test]
+fn a_train_block_lacks_what_it_must_set() {
+    let lacks = |setting: &str, block: &str| {
+        let model = "model M(X[N, 4]) -> (Y) { Y = X |> Dense(2); }";
+        let found = checked(&format!("{model} train M {{ {block} }}"));
+        let expected = format!("E0241: the `train` block sets no `{setting}`\n");
+        assert!(found.starts_with(&expected), "{found}");
+    };
+    lacks("loss", "optimizer = SGD(0.1);");
+    lacks("optimizer", "loss = MeanSquaredError();");
+}
+
+#[test]
 fn misspelt_names_are_found_at_the_users_line() {
     let model = "model M(X[N, 4]) -> (Y) { Y = X |> Dense(8, activation = rleu) |> Dense(2); }";
     insta::assert_snapshot!(checked(model), @"
