@@ -140,7 +140,7 @@ fn damaged_files() {
     other.txt: there are no samples in it: expected idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures
     semicolons.csv: the separator of columns is a comma, and the first line has ';'
     header.csv: it has a header, and no samples
-    double.csv: there are two columns `a`
+    double.csv: two columns are named `a`
     nan.csv: line 3, `a`: it is NaN
     inf.csv: line 3, `b`: it is -inf
     ");
@@ -193,7 +193,6 @@ fn ambiguous_folders() {
         folder_refused("tables", &[("train.csv", csv), ("test.csv", csv)]),
         folder_refused("archives", &[("a.npz", &whole), ("b.npz", &whole)]),
         folder_refused("table_and_pictures", &[("labels.csv", csv), ("a/0.png", &picture)]),
-        folder_refused("picture_beside", &[("0.png", &picture), ("a/0.png", &picture)]),
         folder_refused("no_x", &[("y.npy", &x)]),
         folder_refused(
             "no_labels",
@@ -210,7 +209,6 @@ fn ambiguous_folders() {
     tables: it has test.csv and train.csv: say which, by its path
     archives: it has a.npz and b.npz: say which, by its path
     table_and_pictures: it has a .csv file and folders of pictures: say which by naming a file, or a folder with that alone
-    picture_beside: it has the picture `0.png` beside `a`, a folder of pictures: name a folder that has pictures alone, or folders of them alone
     no_x/y.npy is a target, and there is no input for it
     no_labels/train-images-idx3-ubyte.gz: the labels for it are missing
     other_class/test: there is no class `b` to train on: the classes are a

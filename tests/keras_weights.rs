@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use common::golden::{path, render};
 use insta::assert_snapshot;
 use tile_runtime::train::Arrays;
-use tile_runtime::weights::WeightsFile;
+use tile_runtime::weights::{LoadOptions, WeightsFile};
 use tile_runtime::{Device, Error, Model, Session, Tensor};
 
 const SEQUENTIAL: &str = "
@@ -131,6 +131,28 @@ fn networks_give_what_they_gave_in_keras() {
         };
         for (a, b) in found.to_f64s().iter().zip(y.to_f64s()) {
             assert!((a - b).abs() <= rounding * f64::max(1.0, b.abs()), "{name}: {a}, not {b}");
+        }
+    }
+}
+
+/// The files do not have LoRA's factors, whose product is 0 at first.
+#[test]
+fn layers_with_factors_take_the_kernels() {
+    let dense = SEQUENTIAL.replace("activation = tanh", "activation = tanh, lora_rank = 2");
+    let convolutions = CNN
+        .replace("name = first", "name = first, lora_rank = 3")
+        .replace("name = pointwise", "name = pointwise, lora_rank = 1");
+    let embedding = RECURRENT.replace("Embedding(11, 4)", "Embedding(11, 4, lora_rank = 2)");
+    for (name, program) in [("sequential", dense), ("cnn", convolutions), ("recurrent", embedding)]
+    {
+        let (x, y) = (array(name, "x"), array(name, "y"));
+        let mut session = session(&program, &x);
+        let report = session.load_with(&LoadOptions::file(weights(name)).partial(true)).unwrap();
+        assert!(report.missing.iter().all(|path| path.contains(".Lora")), "{:?}", report.missing);
+        session.initialise(1).unwrap();
+        let found = session.run([("X", x)]).unwrap().remove("Y").unwrap();
+        for (a, b) in found.to_f64s().iter().zip(y.to_f64s()) {
+            assert!((a - b).abs() <= 2e-6 * f64::max(1.0, b.abs()), "{name}: {a}, not {b}");
         }
     }
 }

@@ -170,6 +170,27 @@ const REFUSED: &[(&str, &str)] = &[
     ("Images |> Cropping2D(-1)", "`cropping` must not be negative"),
     ("Images |> CenterCrop(9, 8)", "a crop of [9, 8] does not fit into images of [8, 8]"),
     ("Images |> Resizing(0, 8)", "`height` must be a positive integer, and is 0"),
+    (
+        "Images |> Resizing(4, 8, crop_to_aspect_ratio = true, pad_to_aspect_ratio = true)",
+        "only one of `crop_to_aspect_ratio` and `pad_to_aspect_ratio` can be true",
+    ),
+    ("Vectors |> Dense(3, lora_rank = 0)", "`lora_rank` must be a positive integer, and is 0"),
+    (
+        "Vectors |> Dense(3, lora_rank = 2, kernel_constraint = non_neg())",
+        "cannot combine `lora_rank` with a constraint of the fixed weight",
+    ),
+    (
+        "Vectors |> BatchNormalization(renorm = true, renorm_clipping = [1, 2])",
+        "`renorm_clipping` must be `[rmin, rmax, dmax]`",
+    ),
+    (
+        "Vectors |> BatchNormalization(renorm = true, renorm_clipping = [2, 1, none])",
+        "rmin is greater than rmax in `renorm_clipping`",
+    ),
+    (
+        "Vectors |> BatchNormalization(renorm = true, renorm_clipping = [none, none, -1])",
+        "dmax is negative in `renorm_clipping`",
+    ),
     ("Vectors |> RepeatVector(0)", "`n` must be a positive integer, and is 0"),
     ("Vectors |> Reshape([-1, -1])", "only one size of `target_shape` may be -1"),
     ("Vectors |> Reshape([-1, 5])", "the shape [2, 6] has 12 elements, and [2, 1, 5] has 10"),

@@ -24,19 +24,30 @@ pub struct Predictor<'a> {
     signature: Signature,
     batch_size: usize,
     compiled: Option<Compiled>,
-    /// True if the first output of a sample has several axes, and so is no list of classes, as in a
-    /// segmentation.
-    is_map: bool,
 }
 
-/// The elements of each output for one sample, in the order of the outputs.
-pub type Row = Vec<(Rc<str>, Vec<f64>)>;
+/// The outputs for one sample, in order, without those that have no axis of samples.
+pub type Row = Vec<Values>;
+
+/// One output for one sample.
+#[derive(Clone)]
+pub struct Values {
+    /// The number of the output, and its place in the row.
+    pub number: usize,
+    pub place: usize,
+    pub name: Rc<str>,
+    /// True if a sample has several axes, and so is no list of classes, as in a segmentation.
+    pub is_map: bool,
+    pub values: Vec<f64>,
+}
 
 /// A session, the types of its inputs, and the numbers that the program expects in them.
 struct Compiled {
     session: Session,
     types: BTreeMap<String, TensorType>,
     ranges: Vec<InputRange>,
+    /// For each output, whether its first axis counts samples.
+    of_samples: Vec<bool>,
 }
 
 impl Compiled {
@@ -55,24 +66,17 @@ impl<'a> Predictor<'a> {
         signature: Signature,
         batch_size: usize,
     ) -> Predictor<'a> {
-        let (compiled, is_map) = (None, false);
-        Predictor { arguments, sizes, source, device, signature, batch_size, compiled, is_map }
+        Predictor { arguments, sizes, source, device, signature, batch_size, compiled: None }
     }
 
-    /// Returns whether the first output of a sample has several axes.
-    pub fn is_map(&self) -> bool {
-        self.is_map
-    }
-
-    /// Returns the elements of the outputs for each sample. The last sample is repeated to fill a
-    /// batch. Outputs without an axis of samples are left out.
+    /// Returns the outputs for each sample. The last sample is repeated to fill a batch.
     pub fn run(&mut self, part: &[Sample], terminal: &Terminal) -> Result<Vec<Row>, Failure> {
         let batch = self.batch(part)?;
         if self.compiled.as_ref().is_none_or(|compiled| !compiled.suits(&batch)) {
             self.compiled = Some(self.compile(&batch, terminal)?);
         }
         let failed = |error: Error| self.source.failed(&error);
-        let Compiled { session, types, ranges } =
+        let Compiled { session, types, ranges, of_samples } =
             self.compiled.as_mut().unwrap_or_else(|| unreachable!("it was compiled"));
         let mut inputs = Vec::with_capacity(batch.len());
         for (name, tensor) in batch {
@@ -83,29 +87,28 @@ impl<'a> Predictor<'a> {
             inputs.push((name, converted(tensor, dtype)?));
         }
         let outputs = session.run(inputs).map_err(failed)?;
-        let mut rows = vec![Row::new(); part.len()];
+        let mut rows: Vec<Row> = vec![Vec::new(); part.len()];
         for (number, (name, output)) in outputs.iter().enumerate() {
-            let (ty, length) = (output.ty(), self.batch_size);
-            if ty.shape.first() != Some(&length) {
-                let what =
-                    format!("the output `{name}` is {ty}, and has no axis of {length} samples");
-                if number == 0 {
-                    return Err(Failure::input(what));
-                }
-                terminal.note_once(&format!("{what}: `tilec run` gives it"));
+            if !of_samples[number] {
+                let ty = output.ty();
+                terminal.note_once(&format!(
+                    "`{name}`, {ty}, has no axis of samples: `tilec run` gives it"
+                ));
                 continue;
             }
-            if number == 0 {
-                self.is_map = ty.shape[1..].iter().filter(|size| **size > 1).count() > 1;
-            }
-            let (name, elements, values) =
-                (Rc::from(name), ty.elements() / length, output.to_f64s());
-            for (number, row) in rows.iter_mut().enumerate() {
-                row.push((Rc::clone(&name), values[number * elements..][..elements].to_vec()));
+            let shape = &output.shape()[1..];
+            let (name, is_map) =
+                (Rc::from(name), shape.iter().filter(|size| **size > 1).count() > 1);
+            let elements: usize = shape.iter().product();
+            let values = output.to_f64s();
+            for (row, sample) in rows.iter_mut().zip(0..) {
+                let values = values[sample * elements..][..elements].to_vec();
+                let (name, place) = (Rc::clone(&name), row.len());
+                row.push(Values { number, place, name, is_map, values });
             }
         }
-        match outputs.names().next().is_none() {
-            true => Err(Failure::input("the model has no outputs")),
+        match rows.iter().any(Vec::is_empty) {
+            true => Err(Failure::input("no output of the model has an axis of samples")),
             false => Ok(rows),
         }
     }
@@ -124,12 +127,29 @@ impl<'a> Predictor<'a> {
             .map_err(failed)?;
         let types: BTreeMap<String, TensorType> =
             given.into_iter().map(|(name, tensor)| (name, tensor.ty().clone())).collect();
-        let mut builder = sizes.apply(self.source.model.on(&self.device));
-        for (name, ty) in &types {
-            builder = builder.input(name, ty.clone());
-        }
-        let ranges = builder.network().map_err(failed)?.ranges;
-        let mut session = builder.build().map_err(failed)?;
+        let builder = |samples: usize| {
+            let on_device = sizes.apply(self.source.model.on(&self.device));
+            types.iter().fold(on_device, |builder, (name, ty)| {
+                let mut ty = ty.clone();
+                ty.shape[0] = samples;
+                builder.input(name, ty)
+            })
+        };
+        let first_sizes = |samples: usize| -> Result<Vec<Option<usize>>, Error> {
+            let graph = builder(samples).network()?.graph;
+            let first = |(_, id): &(String, _)| graph.shape(*id).first().copied();
+            Ok(graph.outputs.iter().map(first).collect())
+        };
+        // An axis counts samples if it has as many elements, also with another number of samples. A
+        // model may be for this number only.
+        let (here, more) = (self.batch_size, self.batch_size + 1);
+        let sizes_here = first_sizes(here).map_err(failed)?;
+        let sizes_of_more =
+            first_sizes(more).unwrap_or_else(|_| vec![Some(more); sizes_here.len()]);
+        let pairs = sizes_here.into_iter().zip(sizes_of_more);
+        let of_samples = pairs.map(|pair| pair == (Some(here), Some(more))).collect();
+        let ranges = builder(here).network().map_err(failed)?.ranges;
+        let mut session = builder(here).build().map_err(failed)?;
         placement::detail(session.plan(), &self.device, terminal);
         let missing = self.arguments.weights.load(&mut session, 0, terminal).map_err(failed)?;
         if !missing.is_empty() && !self.source.model.is_onnx() {
@@ -137,7 +157,7 @@ impl<'a> Predictor<'a> {
                 "the model's weights have no values: give them with `--weights FILE`. They are";
             return Err(Failure::input(format!("{what} {}", listed(&missing))));
         }
-        Ok(Compiled { session, types, ranges })
+        Ok(Compiled { session, types, ranges, of_samples })
     }
 
     /// Joins the tensors of samples along their first axes, by input. The last sample is repeated

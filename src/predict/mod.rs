@@ -4,10 +4,8 @@
 mod batches;
 mod samples;
 
-use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use serde_json::json;
 use tile_runtime::Error;
@@ -22,7 +20,7 @@ use crate::devices::DeviceOptions;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, escaped, print};
 use crate::weights::{WeightsOptions, pixels_as_trained};
-use batches::Predictor;
+use batches::{Predictor, Row, Values};
 use samples::{Sample, Signature};
 
 #[derive(clap::Args)]
@@ -79,39 +77,167 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
     let pixels = pixels_as_trained(arguments.pictures, &trained, terminal);
     let signature = Signature::of(&sizes, &source)?;
     let samples = samples::read(arguments, &signature, pixels, &trained.columns.inputs, terminal)?;
-    let scores = Scores::of_model(&source.model, sizes.entry.as_deref());
-    let program = source.model.program();
-    let is_trained =
-        program.entry(sizes.entry.as_deref()).is_ok_and(|entry| program.training(entry).is_some());
+    let forms = Scores::of_outputs(&source.model, sizes.entry.as_deref());
     let batch_size = signature.batch_size((arguments.batch_size as usize).min(samples.len()));
     let mut predictor = Predictor::new(arguments, &sizes, &source, device, signature, batch_size);
+    let mut shown = None;
     for part in samples.chunks(batch_size) {
         let rows = predictor.run(part, terminal)?;
-        let mut text = String::new();
-        for (sample, outputs) in part.iter().zip(rows) {
-            let Some(((_, row), others)) = outputs.split_first() else { continue };
-            if labels.is_empty() && row.len() == IMAGENET_CLASSES && !predictor.is_map() {
-                terminal.note("the 1,000 classes are taken for those of ImageNet: `--labels FILE` names others");
-                labels = imagenet_classes();
+        let shown = match &shown {
+            Some(shown) => shown,
+            None => {
+                let labels = std::mem::take(&mut labels);
+                shown.insert(Shown::new(&rows, &forms, labels, arguments, terminal)?)
             }
-            let form = scores.or_else(|| sums_to_one(row).then_some(Scores::Probabilities));
-            let is_classifier = !labels.is_empty() || arguments.top.is_some();
-            if form.is_none() && arguments.top.is_some() && labels.is_empty() && is_trained {
-                return Err(Failure::input(
-                    "`--top` shows classes, and the model's loss is none of classes; `--labels FILE` names them",
-                ));
-            }
-            let form =
-                form.or(is_classifier.then_some(Scores::Logits)).filter(|_| !predictor.is_map());
-            let line = match form {
-                Some(form) => classes(arguments, &labels, sample, &form.probabilities(row), others),
-                None => values(arguments, sample, &outputs),
-            };
-            let _ = writeln!(text, "{line}");
-        }
-        print(text.as_bytes())?;
+        };
+        let lines = part.iter().zip(&rows).map(|(sample, row)| shown.line(arguments, sample, row));
+        print(lines.collect::<String>().as_bytes())?;
     }
     Ok(())
+}
+
+/// The form in which results are printed.
+struct Shown {
+    /// For each output, the form of its scores if they are those of classes.
+    forms: Vec<Option<Scores>>,
+    /// The names of the classes, for the outputs with as many.
+    labels: Vec<String>,
+}
+
+impl Shown {
+    /// Decides the form by the first rows. Outputs are shown as classes if their loss is a
+    /// cross-entropy. If there is none, the first output is, if all its rows must be probabilities
+    /// or the user asks for classes.
+    fn new(
+        rows: &[Row],
+        of_losses: &[Option<Scores>],
+        labels: Vec<String>,
+        arguments: &Predict,
+        terminal: &Terminal,
+    ) -> Result<Shown, Failure> {
+        let mut shown = Shown { forms: Vec::new(), labels };
+        let Some(row) = rows.first() else { return Ok(shown) };
+        let known = |output: &Values| of_losses.get(output.number).copied().flatten();
+        shown.forms = row.iter().map(|output| known(output).filter(|_| !output.is_map)).collect();
+        if let [first, ..] = &row[..]
+            && !first.is_map
+            && shown.forms.iter().all(Option::is_none)
+        {
+            if shown.labels.is_empty() && first.values.len() == IMAGENET_CLASSES {
+                terminal.note("the 1,000 classes are taken for those of ImageNet: `--labels FILE` names others");
+                shown.labels = imagenet_classes();
+            }
+            let is_classifier = !shown.labels.is_empty() || arguments.top.is_some();
+            if rows.iter().all(|row| sums_to_one(&row[0].values)) {
+                shown.forms[0] = Some(Scores::Probabilities);
+            } else if is_classifier {
+                if !of_losses.is_empty() {
+                    let what =
+                        "is taken for logits of classes, though its loss is no cross-entropy";
+                    terminal.note(&format!("`{}` {what}", first.name));
+                }
+                shown.forms[0] = Some(Scores::Logits);
+            }
+        }
+        shown.check_labels(row, arguments)?;
+        Ok(shown)
+    }
+
+    /// Checks that the file of `--labels` has a name for each class of an output.
+    fn check_labels(&self, row: &Row, arguments: &Predict) -> Result<(), Failure> {
+        let Some(path) = &arguments.labels else { return Ok(()) };
+        let mut counts = row.iter().filter_map(|output| Some(self.probabilities(output)?.len()));
+        let Some(first) = counts.clone().next() else {
+            return Err(Failure::input(
+                "`--labels` names classes, and no output is a list of them",
+            ));
+        };
+        match counts.any(|count| count == self.labels.len()) {
+            true => Ok(()),
+            false => Err(Failure::input(format!(
+                "{}: expected the names of {first} classes, found {}",
+                path.display(),
+                self.labels.len()
+            ))),
+        }
+    }
+
+    /// Returns the probabilities of an output that has the scores of classes.
+    fn probabilities(&self, output: &Values) -> Option<Vec<f64>> {
+        let form = self.forms.get(output.place).copied().flatten()?;
+        Some(form.probabilities(&output.values))
+    }
+
+    /// Formats `points.csv[0]  0.25 1.5`, or `cat.png  tabby 0.7123, tiger cat 0.1214`, or the same
+    /// as JSON. Several outputs have their names: `boxes.csv[0]  Box 0.1 0.5  Kind cat 0.7123`.
+    fn line(&self, arguments: &Predict, sample: &Sample, row: &Row) -> String {
+        let best = |output: &Values| {
+            let probabilities = self.probabilities(output)?;
+            let best = most_probable(&probabilities, arguments.top.map_or(1, NonZeroUsize::get));
+            let label = |class: usize| {
+                let label =
+                    self.labels.get(class).filter(|_| self.has_names(arguments, &probabilities));
+                label.cloned().unwrap_or_else(|| class.to_string())
+            };
+            Some(best.into_iter().map(|(class, score)| (label(class), class, score)).collect())
+        };
+        if arguments.json {
+            return format!("{}\n", json_line(sample, row, &best));
+        }
+        let part = |output: &Values| {
+            let best: Option<Vec<(String, usize, f64)>> = best(output);
+            let values = match best {
+                Some(best) => {
+                    let named = |(label, _, score): (String, _, f64)| format!("{label} {score:.4}");
+                    best.into_iter().map(named).collect::<Vec<_>>().join(", ")
+                }
+                None => {
+                    let numbers = output.values.iter().map(|value| format!("{value:.6}"));
+                    numbers.collect::<Vec<_>>().join(" ")
+                }
+            };
+            match row.len() {
+                1 => format!("  {values}"),
+                _ => format!("  {} {values}", output.name),
+            }
+        };
+        let parts: String = row.iter().map(part).collect();
+        in_one_line(&format!("{}{parts}", sample.name)) + "\n"
+    }
+
+    /// Returns whether the labels are those of an output with these probabilities: one for each, or,
+    /// of the classes of training, the first ones.
+    fn has_names(&self, arguments: &Predict, probabilities: &[f64]) -> bool {
+        let (labels, classes) = (self.labels.len(), probabilities.len());
+        labels == classes || (arguments.labels.is_none() && labels < classes)
+    }
+}
+
+/// Returns `{"input": …, "values": […]}` or `{"input": …, "classes": […]}`, and for several outputs
+/// `{"input": …, "outputs": {"Box": […], "Kind": {"classes": […]}}}`.
+fn json_line(
+    sample: &Sample,
+    row: &Row,
+    best: &dyn Fn(&Values) -> Option<Vec<(String, usize, f64)>>,
+) -> serde_json::Value {
+    let classes = |best: Vec<(String, usize, f64)>| -> serde_json::Value {
+        let class =
+            |(label, index, score)| json!({ "label": label, "index": index, "score": score });
+        best.into_iter().map(class).collect()
+    };
+    if let [output] = &row[..] {
+        return match best(output) {
+            Some(best) => json!({ "input": sample.name, "classes": classes(best) }),
+            None => json!({ "input": sample.name, "values": output.values }),
+        };
+    }
+    let value = |output: &Values| match best(output) {
+        Some(best) => json!({ "classes": classes(best) }),
+        None => json!(output.values),
+    };
+    let outputs: serde_json::Map<String, serde_json::Value> =
+        row.iter().map(|output| (output.name.to_string(), value(output))).collect();
+    json!({ "input": sample.name, "outputs": outputs })
 }
 
 /// Returns whether scores must be the probabilities of several classes: non-negative, with sum 1.
@@ -123,69 +249,11 @@ fn sums_to_one(scores: &[f64]) -> bool {
 
 fn read_labels(path: &Path) -> Result<Vec<String>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::reading(path, &error))?;
-    Ok(text.trim_start_matches('\u{feff}').lines().map(|line| line.trim().to_owned()).collect())
-}
-
-/// Formats `cat.png  tabby 0.7123, tiger cat 0.1214`, followed by the outputs after that of the
-/// classes, or the same as JSON.
-fn classes(
-    arguments: &Predict,
-    labels: &[String],
-    sample: &Sample,
-    probabilities: &[f64],
-    others: &[(Rc<str>, Vec<f64>)],
-) -> String {
-    let label = |class: usize| match labels.get(class) {
-        Some(label) => label.clone(),
-        None => class.to_string(),
-    };
-    let best = most_probable(probabilities, arguments.top.map_or(1, NonZeroUsize::get));
-    if arguments.json {
-        let classes: Vec<serde_json::Value> = best
-            .into_iter()
-            .map(|(class, score)| json!({ "label": label(class), "index": class, "score": score }))
-            .collect();
-        let mut line = json!({ "input": sample.name, "classes": classes });
-        if !others.is_empty() {
-            line["outputs"] = by_name(others);
-        }
-        return line.to_string();
-    }
-    let classes: Vec<String> =
-        best.iter().map(|(class, score)| format!("{} {score:.4}", label(*class))).collect();
-    in_one_line(&format!("{}  {}", sample.name, classes.join(", "))) + &named(others)
-}
-
-/// Returns an object with the values of outputs by their names.
-fn by_name(outputs: &[(Rc<str>, Vec<f64>)]) -> serde_json::Value {
-    outputs.iter().map(|(name, values)| (name.to_string(), json!(values))).collect()
-}
-
-/// Formats `  Boxes 0.1 0.5  Score 0.25`.
-fn named(outputs: &[(Rc<str>, Vec<f64>)]) -> String {
-    outputs.iter().map(|(name, values)| format!("  {name} {}", numbers(values))).collect()
-}
-
-fn numbers(values: &[f64]) -> String {
-    values.iter().map(|value| format!("{value:.6}")).collect::<Vec<_>>().join(" ")
+    let text = text.trim_start_matches('\u{feff}').trim_end();
+    Ok(text.lines().map(|line| line.trim().to_owned()).collect())
 }
 
 /// Escapes control characters, ends of lines included: names of files and classes may have some.
 fn in_one_line(text: &str) -> String {
     escaped(text, false).replace('\n', "\\n").replace('\t', "\\t")
-}
-
-/// Formats `points.csv[0]  0.25 1.5`, with their names if there are several outputs, or the same as
-/// JSON.
-fn values(arguments: &Predict, sample: &Sample, outputs: &[(Rc<str>, Vec<f64>)]) -> String {
-    match outputs {
-        [(_, values)] if arguments.json => {
-            json!({ "input": sample.name, "values": values }).to_string()
-        }
-        _ if arguments.json => {
-            json!({ "input": sample.name, "outputs": by_name(outputs) }).to_string()
-        }
-        [(_, values)] => format!("{}  {}", in_one_line(&sample.name), numbers(values)),
-        _ => in_one_line(&sample.name) + &named(outputs),
-    }
 }

@@ -310,5 +310,30 @@ fn other_outputs_than_classes() {
     let found = case.run("predict", "@bare.csv --json").ok();
     assert!(found.text().ends_with("\"outputs\":{\"Y\":[2.0,3.0],\"Z\":[2.0,4.0]}}\n"));
     let found = case.run("predict", "@bare.csv --top 1").ok();
-    assert!(found.text().ends_with("  1 0.7311  Z 2.000000 4.000000\n"), "{}", found.text());
+    assert!(found.text().ends_with("  Y 1 0.7311  Z 2.000000 4.000000\n"), "{}", found.text());
+    let three = "model Three(X[N, 2]) -> (Mean, Kind, Shade) {
+            Mean[c: 2] = +(X[n, c]); Kind = X; Shade = [X, X] |> Concatenate();
+        }
+        train Three { optimizer = SGD();
+            loss = [none, SparseCategoricalCrossentropy(from_logits = true), SparseCategoricalCrossentropy(from_logits = true)]; }";
+    fs::write(case.folder.join("points.tile"), three).unwrap();
+    fs::write(case.folder.join("labels.txt"), "day\nnight\n").unwrap();
+    fs::write(case.folder.join("bare.csv"), "a,b\n1,2\n3,4\n").unwrap();
+    // `Mean` has two numbers, as many as there are samples.
+    for size in ["", "--batch-size 1"] {
+        let found = case.run("predict", &format!("@bare.csv --labels @labels.txt {size}")).ok();
+        let text = "bare.csv[1]  Kind night 0.7311  Shade 1 0.3655\n";
+        assert!(found.text().ends_with(text), "{}", found.text());
+        assert!(found.err.contains("`Mean`, f32[2], has no axis of samples"), "{}", found.err);
+    }
+    let found = case.run("predict", "@bare.csv --json").ok();
+    let classes = "{\"classes\":[{\"index\":1,\"label\":\"1\",\"score\":0.731";
+    assert!(
+        found.text().contains(&format!("\"outputs\":{{\"Kind\":{classes}")),
+        "{}",
+        found.text()
+    );
+    fs::write(case.folder.join("labels.txt"), "day\nnight\ndusk\n").unwrap();
+    let found = case.run("predict", "@bare.csv --labels @labels.txt");
+    assert!(found.err.contains("expected the names of 2 classes, found 3"), "{}", found.err);
 }

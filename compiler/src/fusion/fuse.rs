@@ -396,9 +396,11 @@ impl<'g> Grouping<'g> {
         let too_large = self.too_large(most_buffers);
         let mut needs: NodeMap<BTreeSet<NodeId>> = NodeMap::new();
         let mut chosen = Vec::new();
+        if too_large.is_empty() {
+            return chosen;
+        }
         for &id in &self.links.order {
-            if too_large.is_empty() || !self.roots(&id).iter().any(|root| too_large.contains(*root))
-            {
+            if !self.roots(&id).iter().any(|root| too_large.contains(*root)) {
                 continue;
             }
             let most_read = self.most_read(id, most_buffers);

@@ -15,7 +15,7 @@ pub const PRNG_SHAPE: [usize; 2] = [3, 2048];
 
 impl Graph {
     /// Checks every invariant of the graph. Errors are one sentence, and number nodes as the text
-    /// form does.
+    /// form does; where edges are wrong, there is no such number, and a node has its name.
     pub fn verify(&self) -> Result<(), String> {
         self.verify_edges()?;
         let numbers = self.numbers();

@@ -6,14 +6,17 @@ use crate::profile::Processor;
 /// in a 32 KiB first-level cache beside the columns that they are multiplied by.
 pub const PANEL_ROW_BYTES: usize = 384 * 4;
 
+/// The most columns, and the most rows, of a part.
+pub const MOST_AT_ONCE: usize = 1024;
+
 /// The parts of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocks {
+pub struct ProductBlocks {
     /// The terms that are packed, and added up, at a time.
     pub terms: usize,
-    /// The most columns that are multiplied by one block of rows before the next. With longer
-    /// blocks of terms they are fewer, so that they take no more bytes than with
-    /// [`PANEL_ROW_BYTES`]: 384 KiB of the second-level cache.
+    /// The most columns that are multiplied by one block of rows before the next. They take at most
+    /// 384 KiB of the second-level cache: [`columns_at_once`](Self::columns_at_once) reduces them
+    /// for longer blocks of terms.
     pub columns: usize,
     /// The most rows that are packed at a time: 263 KiB of the second-level cache.
     pub rows: usize,
@@ -26,7 +29,7 @@ pub struct Blocks {
     pub window_bytes: usize,
 }
 
-impl Blocks {
+impl ProductBlocks {
     /// Divides a product with sums of `terms` products of numbers of `bytes` bytes. The blocks of
     /// terms are about equal.
     pub fn new(processor: &Processor, terms: usize, bytes: usize) -> Self {

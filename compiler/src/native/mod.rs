@@ -103,7 +103,7 @@ mod winograd;
 
 pub use address::Address;
 pub use attention::{Attention, Block};
-pub use blocks::{Blocks, PANEL_ROW_BYTES};
+pub use blocks::{PANEL_ROW_BYTES, ProductBlocks};
 pub use chain::{Chain, Move};
 pub use code::{Code, Relation, WordOp};
 pub use direct::{Direct, Form};

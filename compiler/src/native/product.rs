@@ -12,7 +12,7 @@ use crate::profile::Processor;
 use crate::scalar::{Inst, Value};
 
 use super::address::Address;
-use super::blocks::Blocks;
+use super::blocks::ProductBlocks;
 use super::space::{Lines, Space};
 use super::tape::Tape;
 
@@ -36,7 +36,7 @@ pub struct Product {
     /// Whether the right factor can be packed ahead: nothing else reads its operands, and its
     /// addresses are the same at every step of the loops around the nest.
     pub packs: bool,
-    pub blocks: Blocks,
+    pub blocks: ProductBlocks,
 }
 
 /// The source of a factor's elements.
@@ -74,7 +74,7 @@ impl Product {
         }
         let packs = right.is_alone(nest) && (nest.loops == 0 || right.is_steady(nest));
         let Roles { batch, rows, columns, reduction: terms, .. } = roles;
-        let blocks = Blocks::new(processor, nest.points(&terms), dtype.size());
+        let blocks = ProductBlocks::new(processor, nest.points(&terms), dtype.size());
         Some(Self { dtype, batch, rows, columns, terms, left, right, packs, blocks })
     }
 }

@@ -1,6 +1,6 @@
 //! Programs of small graphs as text, and broken programs.
 
-use super::{Action, Implementation, NativeProgram, TapeStep};
+use super::{Action, Implementation, NativeProgram, ProductBlocks, TapeStep};
 use crate::graph::Graph;
 use crate::pipeline;
 use crate::profile::Profile;
@@ -101,13 +101,17 @@ fn broken_programs_are_refused() {
         scatter.key.dtypes.fill(crate::dtype::DType::F32);
     });
     assert!(types.ends_with("reads i32[20]"), "{types}");
-    let empty = fault(DENSE, &|program| {
-        let Implementation::Product(product) = &mut program.implementation else {
-            panic!("a product")
-        };
-        product.blocks.terms = 0;
-    });
-    assert!(empty.ends_with("blocks of 0 terms"), "{empty}");
+    let blocks = |change: &dyn Fn(&mut ProductBlocks)| {
+        fault(DENSE, &|program| {
+            let Implementation::Product(product) = &mut program.implementation else {
+                panic!("a product")
+            };
+            change(&mut product.blocks);
+        })
+    };
+    assert!(blocks(&|blocks| blocks.terms = 0).ends_with("blocks of 0 terms"));
+    assert!(blocks(&|blocks| blocks.terms = 385).ends_with("blocks of 385 terms"));
+    assert!(blocks(&|blocks| blocks.rows = 1025).ends_with("blocks of 1025 rows"));
     let pace = fault(DENSE, &|program| program.extents[0] = 31);
     assert!(pace.ends_with("a space has other extents than its axes"), "{pace}");
 }

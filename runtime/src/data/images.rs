@@ -46,17 +46,17 @@ impl Images {
             return Ok(named);
         }
         let inputs = pictures_in(folder)?;
-        let notes = unread_pictures(&entries(folder)?).into_iter().collect();
-        if inputs.is_empty() {
-            return Images::by_class(folder, wanted);
-        }
-        if let Some(class) = picture_folders(folder).first() {
-            return Err(Error::data(format!(
-                "{}: it has the picture `{}` beside `{}`, a folder of pictures: name a folder that has pictures alone, or folders of them alone",
-                folder.display(),
-                inputs[0].file_name().unwrap_or_default().display(),
-                class.file_name().unwrap_or_default().display()
-            )));
+        let mut notes: Vec<String> = unread_pictures(&entries(folder)?).into_iter().collect();
+        let Some(first) = inputs.first() else { return Images::by_class(folder, wanted) };
+        let folders = picture_folders(folder);
+        if !folders.is_empty() {
+            let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
+            let folders: Vec<String> = folders.iter().map(|folder| name(folder)).collect();
+            notes.push(format!(
+                "not used: the pictures in {}, because there are pictures beside, such as `{}`",
+                listed(&folders),
+                name(first)
+            ));
         }
         let declared = wanted.inputs.first().and_then(|(_, declared)| declared.as_ref());
         let columns = vec![Pictures::input(None, inputs, declared, wanted.pixels)?];

@@ -36,9 +36,7 @@ pub struct TableSamples {
 impl TableSamples {
     /// Returns the columns by their names.
     pub fn table_columns(&self) -> TableColumns {
-        let TableColumns { inputs, target } = self.columns.clone();
-        let differ = inputs.iter().collect::<BTreeSet<_>>().len() == inputs.len();
-        TableColumns { inputs: if differ { inputs } else { Vec::new() }, target }
+        self.columns.clone()
     }
 }
 
@@ -102,11 +100,6 @@ impl Table {
                 "the first line has numbers, and should have the columns' names".into(),
             ));
         }
-        let mut names = BTreeSet::new();
-        let twice = header.iter().find(|name| !name.is_empty() && !names.insert(*name));
-        if let Some(name) = twice {
-            return Err(failed(format!("there are two columns `{name}`")));
-        }
         let (mut rows, mut starts) = (Vec::new(), Vec::new());
         for record in reader.records() {
             let record = record.map_err(|error| match (error.kind(), error.position()) {
@@ -158,6 +151,7 @@ impl Table {
 
     /// Finds the columns with these names.
     fn columns(&self, path: &Path, names: &[String]) -> Result<Vec<usize>, Error> {
+        self.check_distinct(path, names.iter().map(String::as_str))?;
         let column = |name: &String| {
             self.header.iter().position(|column| column == name).ok_or_else(|| {
                 let found: Vec<&str> = self.header.iter().collect();
@@ -171,6 +165,24 @@ impl Table {
             })
         };
         names.iter().map(column).collect()
+    }
+
+    /// Checks that no two columns have one of these names. Any number may have none.
+    fn check_distinct<'a>(
+        &'a self,
+        path: &Path,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Error> {
+        let mut named: Vec<&str> = self.header.iter().filter(|name| !name.is_empty()).collect();
+        named.sort_unstable();
+        let twice: BTreeSet<&str> =
+            named.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        match names.into_iter().find(|name| twice.contains(name)) {
+            Some(name) => {
+                Err(Error::data(format!("{}: two columns are named `{name}`", path.display())))
+            }
+            None => Ok(()),
+        }
     }
 
     fn names(&self, columns: &[usize]) -> Vec<String> {
@@ -214,6 +226,8 @@ pub fn read(path: &Path, known: &TableColumns) -> Result<TableSamples, Error> {
             None => roles.target.filter(is_other).or_else(last),
         };
     }
+    let used = roles.inputs.iter().chain(&roles.target).chain(&roles.weight);
+    table.check_distinct(path, used.filter_map(|&column| table.header.get(column)))?;
     let Some(target) = roles.target.filter(|_| !roles.inputs.is_empty()) else {
         return Err(failed(
             "a table of samples has at least two columns, the last of which is the target",

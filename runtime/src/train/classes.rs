@@ -1,6 +1,6 @@
 //! The outputs of classifiers: their form (probabilities or logits), and the most probable classes.
 
-use tile_lang::ast::{Expr, ExprKind, StatementKind};
+use tile_lang::ast::{Expr, ExprKind, Function, StatementKind};
 
 use crate::model::Model;
 
@@ -13,20 +13,18 @@ pub enum Scores {
 }
 
 impl Scores {
-    /// Returns the form of a model's scores, derived from the loss of its `train` block. `None` if
-    /// there is no block, or if its loss is no cross-entropy.
-    pub fn of_model(model: &Model, entry: Option<&str>) -> Option<Scores> {
+    /// Returns the forms of a model's outputs, derived from the losses of its `train` block. `None`
+    /// stands for an output whose loss is no cross-entropy, or without a loss. Without a block, the
+    /// list is empty.
+    pub fn of_outputs(model: &Model, entry: Option<&str>) -> Vec<Option<Scores>> {
         let program = model.program();
-        let block = program.training(program.entry(entry).ok()?)?;
-        let loss = block.body.iter().find_map(|statement| match &statement.kind {
-            StatementKind::Assign { targets, value }
-                if targets.iter().any(|target| target.name == "loss") =>
-            {
-                Some(value)
-            }
-            _ => None,
-        })?;
-        of_loss(loss)
+        let Ok(function) = program.entry(entry) else { return Vec::new() };
+        let Some(block) = program.training(function) else { return Vec::new() };
+        let loss = loss_of(block);
+        match loss.map(|loss| &loss.kind) {
+            Some(ExprKind::List(losses)) => losses.iter().map(of_loss).collect(),
+            _ => vec![loss.and_then(of_loss); function.outputs.len()],
+        }
     }
 
     /// Computes the probabilities of all classes from the scores of a sample. A single score is
@@ -48,6 +46,18 @@ impl Scores {
     }
 }
 
+/// Returns the value that a `train` block gives to `loss`.
+fn loss_of(block: &Function) -> Option<&Expr> {
+    block.body.iter().find_map(|statement| match &statement.kind {
+        StatementKind::Assign { targets, value }
+            if targets.iter().any(|target| target.name == "loss") =>
+        {
+            Some(value)
+        }
+        _ => None,
+    })
+}
+
 fn of_loss(loss: &Expr) -> Option<Scores> {
     match &loss.kind {
         ExprKind::Name(name) => {
@@ -63,7 +73,6 @@ fn of_loss(loss: &Expr) -> Option<Scores> {
             });
             Some(if from_logits { Scores::Logits } else { form })
         }
-        ExprKind::List(losses) => losses.first().and_then(of_loss),
         _ => None,
     }
 }
@@ -86,7 +95,7 @@ mod tests {
         let source = format!(
             "model M(X[N, 2]) -> (Y) {{ Y = X |> Dense(2); }}\ntrain M {{ loss = {loss}; }}"
         );
-        Scores::of_model(&Model::compile(&source).unwrap(), None)
+        Scores::of_outputs(&Model::compile(&source).unwrap(), None)[0]
     }
 
     #[test]
@@ -101,6 +110,10 @@ mod tests {
         );
         assert_eq!(scores("binary_crossentropy(from_logits = false)"), Some(Scores::Probabilities));
         assert_eq!(scores("MeanSquaredError"), None);
+        let two = "model M(X[N, 2]) -> (Y, Z) { Y = X |> Dense(2); Z = X; }
+            train M { loss = [MeanSquaredError(), SparseCategoricalCrossentropy()]; }";
+        let forms = Scores::of_outputs(&Model::compile(two).unwrap(), None);
+        assert_eq!(forms, [None, Some(Scores::Probabilities)]);
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub fn unused(
         }
     }
     let is_missing = !lines.is_empty();
+    let are_all_missing = lines.iter().all(|line| line.ends_with(" is missing"));
     for (name, ty) in found {
         if paths.contains(name.as_str()) {
             continue;
@@ -66,6 +67,7 @@ pub fn unused(
         unknown.push(format!("`{name}`, {ty}, is no weight of the program{guess}"));
     }
     let has_extra_alone = lines.is_empty() && !unknown.is_empty();
+    let lacks_alone = is_missing && are_all_missing && unknown.is_empty();
     for lines in [&mut lines, &mut unknown] {
         let more = lines.len().saturating_sub(SHOWN);
         lines.truncate(SHOWN);
@@ -74,6 +76,9 @@ pub fn unused(
         }
     }
     lines.extend(unknown);
+    if lacks_alone {
+        lines.push("help: pass `--partial` to initialise what the file lacks".into());
+    }
     if has_extra_alone {
         lines.push("help: pass `--allow-extra` to leave out what the program does not have".into());
     }

@@ -104,10 +104,17 @@ pub fn paths(
     Ok(match_.paths)
 }
 
+/// The start of the names of LoRA's factors. Keras' files have the sum of a kernel and the product
+/// of its factors instead.
+const FACTORS: &str = "Lora";
+
 fn of_program(weights: &[(String, TensorType)]) -> Node {
     let mut root = Node::default();
     for (number, (path, _)) in weights.iter().enumerate() {
-        let (instances, _) = path.rsplit_once('.').unwrap_or_default();
+        let (instances, name) = path.rsplit_once('.').unwrap_or_default();
+        if name.starts_with(FACTORS) {
+            continue;
+        }
         let mut node = &mut root;
         for label in instances.split('.').filter(|label| !label.is_empty()) {
             node = node.child(label);

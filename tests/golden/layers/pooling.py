@@ -1,6 +1,6 @@
 """Pooling over windows, over everything, and to a given size."""
 
-from cases import Family, normal
+from cases import Family, flags, normal
 
 family = Family("pooling")
 layer = family.layer
@@ -62,3 +62,13 @@ layer(
     "AdaptiveAveragePooling2D(3, data_format = channels_first)",
     X=normal(2, 3, 7, 8),
 )
+
+for option in ["", "keepdims = true", "data_format = channels_first"]:
+    sizes = (3, 2, 5) if "first" in option else (3, 5, 2)
+    layer(
+        f"global_average_pooling1d_masked{option.split(' ')[0]}",
+        f"GlobalAveragePooling1D({option})",
+        "Y = layer(X, Mask = M)",
+        X=normal(*sizes),
+        M=flags(3, 5),
+    )

@@ -8,7 +8,7 @@ use crate::tensor::TensorType;
 
 use super::super::address::Address;
 use super::super::attention::{Attention, Block};
-use super::super::blocks::Blocks;
+use super::super::blocks::ProductBlocks;
 use super::super::direct::{Direct, Form};
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeOutput, NativeProgram, Position};
@@ -209,7 +209,7 @@ impl Cursor<'_> {
         Ok(Product { dtype, batch, rows, columns, terms, left, right, packs, blocks })
     }
 
-    fn blocks(&mut self) -> Parsed<Blocks> {
+    fn blocks(&mut self) -> Parsed<ProductBlocks> {
         let terms = self.after("blocks of")?;
         self.expect("terms")?;
         let columns = self.number()?;
@@ -218,7 +218,7 @@ impl Cursor<'_> {
         self.expect("rows")?;
         let finished_bytes = self.after("finished")?;
         let window_bytes = self.after("window")?;
-        Ok(Blocks { terms, columns, rows, finished_bytes, window_bytes })
+        Ok(ProductBlocks { terms, columns, rows, finished_bytes, window_bytes })
     }
 
     fn direct(&mut self, variables: &Variables) -> Parsed<Direct> {

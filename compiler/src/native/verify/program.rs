@@ -6,7 +6,7 @@ use crate::graph::Aggregation;
 
 use super::super::address::Address;
 use super::super::attention::{Attention, Block};
-use super::super::blocks::PANEL_ROW_BYTES;
+use super::super::blocks::{MOST_AT_ONCE, PANEL_ROW_BYTES};
 use super::super::direct::Direct;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeProgram, Position};
@@ -136,8 +136,11 @@ impl NativeProgram {
         ensure(free == self.places(), || "a product of other places".into())?;
         axes.sort_unstable();
         ensure(axes.windows(2).all(|pair| pair[0] != pair[1]), || "an axis has two roles".into())?;
-        let fits = 1..=PANEL_ROW_BYTES / dtype.size();
-        ensure(fits.contains(&blocks.terms), || format!("blocks of {} terms", blocks.terms))?;
+        let terms = 1..=PANEL_ROW_BYTES / dtype.size();
+        ensure(terms.contains(&blocks.terms), || format!("blocks of {} terms", blocks.terms))?;
+        for (size, of) in [(blocks.columns, "columns"), (blocks.rows, "rows")] {
+            ensure((1..=MOST_AT_ONCE).contains(&size), || format!("blocks of {size} {of}"))?;
+        }
         for factor in [&product.left, &product.right] {
             match factor {
                 Factor::Gathered { address, .. } => self.address(address, *dtype)?,

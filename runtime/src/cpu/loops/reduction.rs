@@ -144,7 +144,7 @@ impl<T: Number> Run<'_, T> {
         const BLOCK: usize = 1024;
         const FEW: usize = 16 * CHUNK;
         let Reduction { body, points, .. } = self.reduction;
-        // Blocks are longer where there would be too many partial results.
+        // ProductBlocks are longer where there would be too many partial results.
         let most = (MOST_PARTIALS / places.len().max(1)).max(1);
         let block_size = BLOCK.max(points.size.div_ceil(most));
         let blocks = points.size.div_ceil(block_size);

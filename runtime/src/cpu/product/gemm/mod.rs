@@ -9,11 +9,11 @@
 //! - B is packed once, in panels as wide as a micro-kernel and by blocks of k, and shared by all
 //!   threads. If it does not change, it is packed ahead of the run ([`Packed`]). If it is larger
 //!   than [`B_BYTES`], a range of columns is packed at a time. With few rows, B is read in place.
-//! - A task is a block of rows (at most [`Blocks::rows`], or [`MOST_ROWS_IN_WINDOW`]) × a range of
+//! - A task is a block of rows (at most [`ProductBlocks::rows`], or [`MOST_ROWS_IN_WINDOW`]) × a range of
 //!   columns (at most [`TASK_COLUMNS`]). Its rows of A are read in place, or packed for one block
 //!   of k into L2 (always with many columns). If rows and terms access the same elements
 //!   repeatedly, these are copied once ([`Window`]).
-//! - A task walks B in blocks of terms × columns ([`Blocks`]), which stay in L2 for all its rows.
+//! - A task walks B in blocks of terms × columns ([`ProductBlocks`]), which stay in L2 for all its rows.
 //! - A panel of A stays in L1 for all panels of B in the block.
 //!
 //! Always true: every element of C is stored exactly once, after its last k. Sums run over k in
@@ -38,7 +38,7 @@ use bytemuck::Pod;
 use packed::pack;
 use std::ops::Range;
 use task::{Panels, Task};
-use tile_compiler::native::Blocks;
+use tile_compiler::native::ProductBlocks;
 use tile_compiler::profile::Processor;
 
 /// The most rows of a task with a window, unless a single run of rows is longer. A product with at
@@ -69,14 +69,14 @@ pub struct Size {
     pub k: usize,
     /// The parts that stay in a cache. A window may have longer blocks of terms than the packed
     /// rows of other products.
-    pub blocks: Blocks,
+    pub blocks: ProductBlocks,
 }
 
 impl Size {
     /// Describes `batch` products of m × n sums of k terms, of numbers with this many `bytes`, on a
     /// usual processor.
     pub fn usual(batch: usize, m: usize, n: usize, k: usize, bytes: usize) -> Self {
-        Self { batch, m, n, k, blocks: Blocks::new(&Processor::USUAL, k, bytes) }
+        Self { batch, m, n, k, blocks: ProductBlocks::new(&Processor::USUAL, k, bytes) }
     }
 }
 
@@ -361,7 +361,7 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, S>
     /// With more than one run, the window and the sums that wait for the next block of k take at
     /// most `window_bytes`.
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
-        let Size { m, k, blocks: Blocks { terms: block, window_bytes, .. }, .. } = self.size;
+        let Size { m, k, blocks: ProductBlocks { terms: block, window_bytes, .. }, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
         let bytes = |rows: usize| {
             (window.frame(self.batch, 0..rows, 0..block.min(k)).elements() + rows * waiting)

@@ -48,7 +48,7 @@ const LEAST_REUSE: usize = 15;
 /// About the terms of a block. It is longer than a packed block, since a panel of rows accesses
 /// fewer than rows × terms elements in L1.
 const BLOCK: usize = 576;
-/// Blocks have channels in multiples of this, so that runs are not too short.
+/// ProductBlocks have channels in multiples of this, so that runs are not too short.
 const LEAST_CHANNELS: usize = 16;
 /// Rows of the box at multiples of this many bytes would displace each other from L1.
 const SCATTERED: usize = 1024;

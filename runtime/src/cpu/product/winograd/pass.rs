@@ -33,7 +33,7 @@ impl Winograd {
         let bytes = |elements: usize| elements * points * size_of::<f32>();
         if bytes(channels * filters) <= SMALL_KERNEL_BYTES {
             let most = (BLOCK_BYTES / bytes(channels + group)).max(self.kernels.rows);
-            // Blocks as equal in size as possible, and enough of them for all threads.
+            // ProductBlocks as equal in size as possible, and enough of them for all threads.
             let blocks = tiles.div_ceil(most).next_multiple_of(threads).min(tiles);
             pool::run(blocks, |block| {
                 let some = tiles * block / blocks..tiles * (block + 1) / blocks;

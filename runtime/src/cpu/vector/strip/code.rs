@@ -12,7 +12,8 @@ macro_rules! codes {
     ) => {
         /// An operation on a strip's value `x` and the values at the places `a` and `b`.
         ///
-        /// It is one list, and a byte, so that a strip needs a single jump for an operation.
+        /// A flat enum of one byte, so that a strip takes one jump to an operation. Nested ones took
+        /// two, 3% of a GELU's time.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum Code {
             $($chain,)*
@@ -44,7 +45,7 @@ codes! {
     Nothing Take Add Sub SubFrom Mul Div DivInto Max MaxOf Min MinOf MulAdd MulSub MulSubFrom AddMul
     Square Neg Abs Sqrt Recip Rsqrt Exp ExpSub Tanh Erf FromSigned FromUnsigned;
 
-    /// Stores at `b` whether `x` and `a` are in the relation, as the five below do.
+    /// The six relations store at `b` whether they hold between `x` and `a`.
     Equal
     NotEqual
     Less
@@ -73,6 +74,8 @@ codes! {
     /// The same for the minimum.
     Least
 }
+
+const _: () = assert!(size_of::<Code>() == 1);
 
 impl Code {
     /// Returns the aggregate of no values, for operations that aggregate.
