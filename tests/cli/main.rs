@@ -6,6 +6,7 @@ mod commands;
 mod errors;
 mod evaluate;
 mod examples;
+mod families;
 mod files;
 mod folders;
 mod in_turn;
