@@ -205,8 +205,8 @@ impl Shown {
         in_one_line(&format!("{}{parts}", sample.name)) + "\n"
     }
 
-    /// Returns whether the labels are those of an output with these probabilities: one for each. The
-    /// classes of training may be the first ones.
+    /// Returns whether the labels are those of an output with these probabilities: one for each.
+    /// The classes of training may be the first ones.
     fn has_names(&self, arguments: &Predict, probabilities: &[f64]) -> bool {
         let (labels, classes) = (self.labels.len(), probabilities.len());
         labels == classes || (arguments.labels.is_none() && labels < classes)
