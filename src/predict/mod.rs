@@ -96,6 +96,13 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
     Ok(())
 }
 
+/// One of the most probable classes of a sample.
+struct Class {
+    label: String,
+    index: usize,
+    score: f64,
+}
+
 /// The form in which results are printed.
 struct Shown {
     /// For each output, the form of its scores if they are those of classes.
@@ -171,7 +178,7 @@ impl Shown {
     /// Formats `points.csv[0]  0.25 1.5`, or `cat.png  tabby 0.7123, tiger cat 0.1214`, or the same
     /// as JSON. Several outputs have their names: `boxes.csv[0]  Box 0.1 0.5  Kind cat 0.7123`.
     fn line(&self, arguments: &Predict, sample: &Sample, row: &Row) -> String {
-        let best = |output: &Values| {
+        let best = |output: &Values| -> Option<Vec<Class>> {
             let probabilities = self.probabilities(output)?;
             let best = most_probable(&probabilities, arguments.top.map_or(1, NonZeroUsize::get));
             let label = |class: usize| {
@@ -179,16 +186,16 @@ impl Shown {
                     self.labels.get(class).filter(|_| self.has_names(arguments, &probabilities));
                 label.cloned().unwrap_or_else(|| class.to_string())
             };
-            Some(best.into_iter().map(|(class, score)| (label(class), class, score)).collect())
+            let class = |(index, score)| Class { label: label(index), index, score };
+            Some(best.into_iter().map(class).collect())
         };
         if arguments.json {
             return format!("{}\n", json_line(sample, row, &best));
         }
         let part = |output: &Values| {
-            let best: Option<Vec<(String, usize, f64)>> = best(output);
-            let values = match best {
+            let values = match best(output) {
                 Some(best) => {
-                    let named = |(label, _, score): (String, _, f64)| format!("{label} {score:.4}");
+                    let named = |class: Class| format!("{} {:.4}", class.label, class.score);
                     best.into_iter().map(named).collect::<Vec<_>>().join(", ")
                 }
                 None => {
@@ -218,11 +225,10 @@ impl Shown {
 fn json_line(
     sample: &Sample,
     row: &Row,
-    best: &dyn Fn(&Values) -> Option<Vec<(String, usize, f64)>>,
+    best: &dyn Fn(&Values) -> Option<Vec<Class>>,
 ) -> serde_json::Value {
-    let classes = |best: Vec<(String, usize, f64)>| -> serde_json::Value {
-        let class =
-            |(label, index, score)| json!({ "label": label, "index": index, "score": score });
+    let classes = |best: Vec<Class>| -> serde_json::Value {
+        let class = |Class { label, index, score }| json!({ "label": label, "index": index, "score": score });
         best.into_iter().map(class).collect()
     };
     if let [output] = &row[..] {
