@@ -438,6 +438,7 @@ fn networks_that_differ_by_a_layer() {
     it does not have the program's weights:
       `head.Kernel`, f32[4, 3], is missing
       `head.Bias`, f32[3], is missing
+      help: pass `--partial` to initialise what the file lacks
     ");
     let report = session(&longer, x).load_with(&whole("names.pt").partial(true)).unwrap();
     assert_eq!(report.missing, ["head.Kernel", "head.Bias"]);
