@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tile_compiler::lower::InputRange;
+use tile_compiler::graph::Graph;
+use tile_compiler::lower::{InputRange, Network};
 use tile_lang::listed;
 use tile_runtime::train::{as_model_takes, check_input};
 use tile_runtime::{DType, Device, Error, Session, Tensor, TensorType};
@@ -32,9 +33,8 @@ pub type Row = Vec<Values>;
 /// One output for one sample.
 #[derive(Clone)]
 pub struct Values {
-    /// The number of the output, and its place in the row.
+    /// The number of the output.
     pub number: usize,
-    pub place: usize,
     pub name: Rc<str>,
     /// True if a sample has several axes, and so is no list of classes, as in a segmentation.
     pub is_map: bool,
@@ -103,8 +103,7 @@ impl<'a> Predictor<'a> {
             let values = output.to_f64s();
             for (row, sample) in rows.iter_mut().zip(0..) {
                 let values = values[sample * elements..][..elements].to_vec();
-                let (name, place) = (Rc::clone(&name), row.len());
-                row.push(Values { number, place, name, is_map, values });
+                row.push(Values { number, name: Rc::clone(&name), is_map, values });
             }
         }
         match rows.iter().any(Vec::is_empty) {
@@ -135,21 +134,20 @@ impl<'a> Predictor<'a> {
                 builder.input(name, ty)
             })
         };
-        let first_sizes = |samples: usize| -> Result<Vec<Option<usize>>, Error> {
-            let graph = builder(samples).network()?.graph;
-            let first = |(_, id): &(String, _)| graph.shape(*id).first().copied();
-            Ok(graph.outputs.iter().map(first).collect())
+        let counts = |graph: &Graph, samples: usize| -> Vec<bool> {
+            let outputs = graph.outputs.iter();
+            outputs.map(|(_, id)| graph.shape(*id).first() == Some(&samples)).collect()
         };
+        let Network { graph, ranges, .. } = builder(self.batch_size).network().map_err(failed)?;
+        let mut of_samples = counts(&graph, self.batch_size);
         // An axis counts samples if it has as many elements, also with another number of samples. A
         // model may be for this number only.
-        let (here, more) = (self.batch_size, self.batch_size + 1);
-        let sizes_here = first_sizes(here).map_err(failed)?;
-        let sizes_of_more =
-            first_sizes(more).unwrap_or_else(|_| vec![Some(more); sizes_here.len()]);
-        let pairs = sizes_here.into_iter().zip(sizes_of_more);
-        let of_samples = pairs.map(|pair| pair == (Some(here), Some(more))).collect();
-        let ranges = builder(here).network().map_err(failed)?.ranges;
-        let mut session = builder(here).build().map_err(failed)?;
+        let more = self.batch_size + 1;
+        if let Ok(network) = builder(more).network() {
+            let of_more = counts(&network.graph, more);
+            of_samples.iter_mut().zip(of_more).for_each(|(is_count, also)| *is_count &= also);
+        }
+        let mut session = builder(self.batch_size).build().map_err(failed)?;
         placement::detail(session.plan(), &self.device, terminal);
         let missing = self.arguments.weights.load(&mut session, 0, terminal).map_err(failed)?;
         if !missing.is_empty() && !self.source.model.is_onnx() {

@@ -4,6 +4,7 @@
 mod batches;
 mod samples;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -105,8 +106,8 @@ struct Class {
 
 /// The form in which results are printed.
 struct Shown {
-    /// For each output, the form of its scores if they are those of classes.
-    forms: Vec<Option<Scores>>,
+    /// The forms of the outputs that have the scores of classes, by their numbers.
+    forms: BTreeMap<usize, Scores>,
     /// The names of the classes, for the outputs with as many.
     labels: Vec<String>,
 }
@@ -122,28 +123,27 @@ impl Shown {
         arguments: &Predict,
         terminal: &Terminal,
     ) -> Result<Shown, Failure> {
-        let mut shown = Shown { forms: Vec::new(), labels };
+        let mut shown = Shown { forms: BTreeMap::new(), labels };
         let Some(row) = rows.first() else { return Ok(shown) };
-        let known = |output: &Values| of_losses.get(output.number).copied().flatten();
-        shown.forms = row.iter().map(|output| known(output).filter(|_| !output.is_map)).collect();
-        if let [first, ..] = &row[..]
-            && !first.is_map
-            && shown.forms.iter().all(Option::is_none)
-        {
+        let known = |output: &Values| {
+            Some((output.number, of_losses.get(output.number).copied().flatten()?))
+        };
+        shown.forms = row.iter().filter(|output| !output.is_map).filter_map(known).collect();
+        if let Some(first) = row.first().filter(|first| !first.is_map && shown.forms.is_empty()) {
             if shown.labels.is_empty() && first.values.len() == IMAGENET_CLASSES {
                 terminal.note("the 1,000 classes are taken for those of ImageNet: `--labels FILE` names others");
                 shown.labels = imagenet_classes();
             }
             let is_classifier = !shown.labels.is_empty() || arguments.top.is_some();
             if rows.iter().all(|row| sums_to_one(&row[0].values)) {
-                shown.forms[0] = Some(Scores::Probabilities);
+                shown.forms.insert(first.number, Scores::Probabilities);
             } else if is_classifier {
                 if !of_losses.is_empty() {
                     let what =
                         "is taken for logits of classes, though its loss is no cross-entropy";
                     terminal.note(&format!("`{}` {what}", first.name));
                 }
-                shown.forms[0] = Some(Scores::Logits);
+                shown.forms.insert(first.number, Scores::Logits);
             }
         }
         shown.check_labels(row, arguments)?;
@@ -171,7 +171,7 @@ impl Shown {
 
     /// Returns the probabilities of an output that has the scores of classes.
     fn probabilities(&self, output: &Values) -> Option<Vec<f64>> {
-        let form = self.forms.get(output.place).copied().flatten()?;
+        let form = self.forms.get(&output.number)?;
         Some(form.probabilities(&output.values))
     }
 

@@ -177,7 +177,7 @@ struct Grouping<'g> {
     links: &'g Links,
     /// Contractions other than views.
     reductions: &'g NodeSet,
-    /// Where each node is inlined. Absent if it is stored.
+    /// The roots that each node is inlined into. Absent if it is stored.
     inlined: NodeMap<Inlined>,
     /// The contraction of a root's group; roots without one are absent.
     contractions: NodeMap<NodeId>,

@@ -33,6 +33,7 @@ pub fn unused(
     options: &LoadOptions,
 ) -> Result<Vec<String>, String> {
     let (mut lines, mut unknown, mut unused) = (Vec::new(), Vec::new(), Vec::new());
+    let mut has_misfit = false;
     let by_name: HashMap<&str, &TensorType> =
         found.iter().rev().map(|(name, ty)| (name.as_str(), ty)).collect();
     const SHOWN: usize = 12;
@@ -43,13 +44,13 @@ pub fn unused(
             None if options.partial => {}
             None => lines.push(format!("`{path}`, {ty}, is missing")),
             Some(found) if !fits(ty, found) => {
+                has_misfit = true;
                 lines.push(format!("`{path}` must be {ty}, and is {found}"));
             }
             Some(_) => {}
         }
     }
     let is_missing = !lines.is_empty();
-    let are_all_missing = lines.iter().all(|line| line.ends_with(" is missing"));
     for (name, ty) in found {
         if paths.contains(name.as_str()) {
             continue;
@@ -67,7 +68,7 @@ pub fn unused(
         unknown.push(format!("`{name}`, {ty}, is no weight of the program{guess}"));
     }
     let has_extra_alone = lines.is_empty() && !unknown.is_empty();
-    let lacks_alone = is_missing && are_all_missing && unknown.is_empty();
+    let lacks_alone = is_missing && !has_misfit && unknown.is_empty();
     for lines in [&mut lines, &mut unknown] {
         let more = lines.len().saturating_sub(SHOWN);
         lines.truncate(SHOWN);

@@ -156,7 +156,7 @@ impl Values<'_> {
         let rest = (x.clone() - (sum.clone() - self.f32(1.0))).binary(BinaryOp::Div, &sum);
         let rest = sum.clone().lt(self.f32(1e30)).select(rest, self.f32(0.0));
         let (e, f) = self.exponent_and_rest(&sum);
-        // Where no power of two is split off, f is x itself.
+        // If no power of two is split off, f is x itself.
         let is_small = self.name("is_small", e.clone().equals(self.f32(0.0)));
         let f = self.name("f", is_small.clone().select(x, f));
         let rest = is_small.select(self.f32(0.0), rest);
