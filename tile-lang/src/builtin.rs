@@ -90,7 +90,7 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (
         TENSOR,
         (1, 1),
-        &["shape", "vector", "stop_gradient", "trained_as", "prng_state", "prng_value"],
+        &["shape", "vector", "mask_of", "stop_gradient", "trained_as", "prng_state", "prng_value"],
     ),
     (
         TENSOR,
@@ -108,7 +108,17 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
     (
         TENSOR,
         (2, 2),
-        &["index", "gather", "transpose", "element", "fill", "grad", "with_loss", "matches"],
+        &[
+            "index",
+            "gather",
+            "transpose",
+            "element",
+            "fill",
+            "grad",
+            "with_loss",
+            "with_mask",
+            "matches",
+        ],
     ),
     (
         COMPILE_TIME,

@@ -111,18 +111,27 @@ impl Program {
     /// Returns the `train` block of `model`: the main file's, or else the first one of the imported
     /// files.
     pub fn training(&self, model: &Function) -> Option<&Function> {
-        let is_of_model = |train: &&Function| {
-            let name = train.name.as_ref().filter(|_| train.kind == FunctionKind::Train);
-            let index = name.and_then(|name| self.callee_index(&name.name, train));
-            index.is_some_and(|index| self.functions[index].span == model.span)
-        };
+        let is_of_model =
+            |train: &&Function| self.model_of(train).is_some_and(|found| found.span == model.span);
         self.written_functions().iter().find(is_of_model)
     }
 
-    /// Returns the main file's models with a `train` block, which may be in an imported file, in
-    /// the order of their blocks. They are trained in turn.
+    /// Returns the model of a `train` block, or `None` if this is no such block.
+    fn model_of(&self, train: &Function) -> Option<&Function> {
+        let name = train.name.as_ref().filter(|_| train.kind == FunctionKind::Train)?;
+        Some(&self.functions[self.callee_index(&name.name, train)?])
+    }
+
+    /// Returns the main file's models with a `train` block, which may be in an imported file, and
+    /// imported models whose block is in the main file, in the order of the blocks. They are
+    /// trained in turn.
     pub fn trained_in_turn(&self) -> Vec<&Function> {
-        let models = self.functions().iter().filter(|model| model.kind == FunctionKind::Model);
+        let functions = self.functions();
+        let own = functions.iter().filter(|model| model.kind == FunctionKind::Model);
+        let is_imported = |model: &&Function| !functions.iter().any(|own| own.span == model.span);
+        let imported =
+            functions.iter().filter_map(|train| self.model_of(train)).filter(is_imported);
+        let models = own.chain(imported);
         let block = |model| Some((self.training(model)?.span.start, model));
         let mut models: Vec<(u32, &Function)> = models.filter_map(block).collect();
         models.sort_by_key(|(start, _)| *start);
@@ -130,7 +139,8 @@ impl Program {
     }
 
     /// Returns the model to train. A given name is looked up as by [`Program::entry`]. Without a
-    /// name, the result is the main file's last model with a `train` block, if it has one.
+    /// name, the result is the main file's last model with a `train` block, or else the model of
+    /// its last block.
     pub fn trained(&self, name: Option<&str>) -> Result<&Function, Diagnostic> {
         let is_trained = |function: &&Function| {
             function.kind == FunctionKind::Model && self.training(function).is_some()
@@ -167,8 +177,8 @@ impl Program {
     }
 
     /// Returns the definition to run. A given name is looked up in the main file and the files that
-    /// it imports. Without a name, the result is the main file's last model, or its last function
-    /// if it has no model.
+    /// it imports. Without a name, the result is the main file's last model, or else the model of
+    /// its last `train` block, or else its last function.
     pub fn entry(&self, name: Option<&str>) -> Result<&Function, Diagnostic> {
         let error = |message: String| Diagnostic::error("E0119", Span::default(), message);
         let names = || {
@@ -178,8 +188,11 @@ impl Program {
         };
         let Some(wanted) = name else {
             let last = |kind| self.functions().iter().rfind(|function| function.kind == kind);
-            return last(FunctionKind::Model).or_else(|| last(FunctionKind::Function)).ok_or_else(
-                || {
+            let trained = || self.functions().iter().rev().find_map(|train| self.model_of(train));
+            return last(FunctionKind::Model)
+                .or_else(trained)
+                .or_else(|| last(FunctionKind::Function))
+                .ok_or_else(|| {
                     let layers: Vec<&str> = names().collect();
                     match layers.is_empty() {
                         true => error(
@@ -191,8 +204,7 @@ impl Program {
                         )
                         .help(format!("choose a layer with `--entry`: {}", listed(&layers))),
                     }
-                },
-            );
+                });
         };
         let found = self.files.first().and_then(|main| main.names.get(wanted));
         found.map(|named| &self.functions[named.function]).ok_or_else(|| {

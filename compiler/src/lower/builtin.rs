@@ -7,6 +7,7 @@ use super::contraction::nothing_to_read;
 use super::einsum::einsum;
 use super::expression::{Lowered, Spans, Target, covers};
 use super::form::{Form, fixed};
+use super::masks::{mask_of, with_mask};
 use super::network::Network;
 use super::range::{with_bounds, with_range};
 use super::tensors::Tensors;
@@ -53,7 +54,7 @@ pub(super) fn call<'p>(
         "rate_factor" => {
             Ok(Value::Element(call.tensors.hidden(Network::RATE, TensorType::scalar(DType::F32))))
         }
-        "sample_weight" => Ok(call.sample_weight()),
+        "sample_weight" => Ok(call.tensors.weight_of_samples()),
         "gradient_norm" => call.tensors.gradient_norm(spans.call).map(Value::Element),
         "weight_path" => Ok(Value::Symbol(call.tensors.descent(spans.call)?.path.clone())),
         "trained_as" => {
@@ -69,6 +70,8 @@ pub(super) fn call<'p>(
             call.tensors.penalise(penalty, spans.argument(1))?;
             Ok(arguments[0].clone())
         }
+        "with_mask" => with_mask(call.tensors, arguments, spans),
+        "mask_of" => Ok(mask_of(call.tensors, &arguments[0])),
         "with_range" => with_range(call.tensors, arguments, spans),
         "with_bounds" => with_bounds(call.tensors, arguments, spans),
         "tuple" => Ok(Value::List(arguments.to_vec().into())),
@@ -183,13 +186,6 @@ impl<'p> Call<'_, 'p> {
     }
 
     /// Returns the weights of the samples, or `none` where there are none to see.
-    fn sample_weight(&mut self) -> Value<'p, NodeId> {
-        match self.tensors.sample_weight {
-            Some(weight) => Value::Element(self.tensors.imported(weight)),
-            None => Value::Symbol("none".into()),
-        }
-    }
-
     /// Returns whether a path is one of a list of patterns, or lies below one.
     fn matches(&self) -> Lowered<Value<'p, NodeId>> {
         let text = |value: &Value<'p, NodeId>, argument: usize| match value {

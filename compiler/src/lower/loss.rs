@@ -66,9 +66,13 @@ impl<'p> StepBuilder<'p, '_> {
                 continue;
             };
             *instance.path.borrow_mut() = Some(paths[number].clone());
+            let given = self.evaluator.target.sample_weight;
+            let weights = self.masked_weights(output, given, true)?;
+            self.evaluator.target.sample_weight = weights;
             let value = self.applied(&Callable::Instance(instance), &arguments, "loss")?;
+            self.evaluator.target.sample_weight = given;
             let value = self.evaluator.target.element(value, self.span())?;
-            let mut loss = self.reduced(value, self.evaluator.target.sample_weight)?;
+            let mut loss = self.reduced(value, self.fitting(value, weights, given))?;
             parts.push((number, loss));
             if let Some(factor) = factors.as_ref().map(|factors| &factors[number]) {
                 let Value::Constant(factor) = factor else {
@@ -141,6 +145,60 @@ impl<'p> StepBuilder<'p, '_> {
         losses.iter().enumerate().map(path).collect()
     }
 
+    /// Returns the weights of the samples, times those that the mask of an output gives: 0 for what
+    /// does not count, and for the rest 1. With `is_mean` the rest has the number for which the mean
+    /// over all is the mean over what counts. The result has the mask.
+    ///
+    /// A mask of as many axes as the output has is not for the loss, which averages over the last.
+    pub(super) fn masked_weights(
+        &mut self,
+        output: &Output,
+        weights: Option<NodeId>,
+        is_mean: bool,
+    ) -> Lowered<Option<NodeId>> {
+        let tensors = &mut self.evaluator.target;
+        let Some(mask) = tensors.mask(output.value) else { return Ok(weights) };
+        let sizes = tensors.shape(mask);
+        if sizes.len() == tensors.shape(output.value).len() {
+            return Ok(weights);
+        }
+        let span = self.span();
+        let [zero, one] = [self.number(0.0), self.number(1.0)];
+        let counted = if is_mean {
+            let total = self.number(sizes.iter().product::<usize>() as f64);
+            let tensors = &mut self.evaluator.target;
+            let ones = tensors.cast_to(mask, DType::F32);
+            let count = tensors.total(ones, span)?;
+            let count = tensors.binary(BinaryOp::Max, [count, one], span)?;
+            tensors.binary(BinaryOp::Div, [total, count], span)?
+        } else {
+            one
+        };
+        let tensors = &mut self.evaluator.target;
+        let mut masked = tensors.select([mask, counted, zero], span)?;
+        if let Some(weights) = weights {
+            let rank = sizes.len().max(tensors.shape(weights).len());
+            let aligned =
+                [tensors.with_rank(masked, rank, span)?, tensors.with_rank(weights, rank, span)?];
+            masked = tensors.binary(BinaryOp::Mul, aligned, span)?;
+        }
+        tensors.masked(masked, mask, span).map(Some)
+    }
+
+    /// Returns the weights for the values of a loss or metric: those with the mask if there is one
+    /// for each value. Values for whole samples have left out themselves what does not count.
+    pub(super) fn fitting(
+        &self,
+        values: NodeId,
+        masked: Option<NodeId>,
+        given: Option<NodeId>,
+    ) -> Option<NodeId> {
+        let tensors = &self.evaluator.target;
+        let shape = tensors.shape(values);
+        let fits = |weights: NodeId| shape.is_empty() || shape.starts_with(&tensors.shape(weights));
+        if masked.is_some_and(fits) { masked } else { given }
+    }
+
     /// Averages a loss over its elements, each multiplied by its sample weight.
     fn reduced(&mut self, loss: NodeId, sample_weight: Option<NodeId>) -> Lowered<NodeId> {
         let shape = self.evaluator.target.graph.shape(loss).to_vec();
@@ -179,11 +237,8 @@ impl<'p> StepBuilder<'p, '_> {
                 .error("E0242", message)
                 .help("a sample has one weight, or one for each number of its loss"));
         }
-        let aligned: Vec<usize> =
-            weights.iter().copied().chain(shape[weights.len()..].iter().map(|_| 1)).collect();
-        let span = self.span();
-        let ty = TensorType::new(DType::F32, aligned);
-        let weight = self.evaluator.target.add(Op::Reshape, ty, &[weight], span)?;
+        let (rank, span) = (shape.len(), self.span());
+        let weight = self.evaluator.target.with_rank(weight, rank, span)?;
         self.binary(BinaryOp::Mul, values, weight)
     }
 

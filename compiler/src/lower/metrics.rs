@@ -30,18 +30,23 @@ impl<'p> StepBuilder<'p, '_> {
         Ok(kept)
     }
 
-    /// Returns the running mean of a loss or function over all samples so far, weighted by the
-    /// samples if the metric is. A value of rank 0 counts once for each sample of the batch.
-    fn running_mean(&mut self, value: NodeId, name: &str, samples: usize) -> Lowered<NodeId> {
+    /// Returns the running mean of a loss or function over all samples so far, with these weights.
+    /// A value of rank 0 counts once for each sample of the batch.
+    fn running_mean(
+        &mut self,
+        value: NodeId,
+        name: &str,
+        weights: Option<NodeId>,
+    ) -> Lowered<NodeId> {
         let span = self.span();
         let mut value = match self.evaluator.target.graph.dtype(value) {
             DType::F32 => value,
             _ => self.evaluator.target.cast(value, DType::F32),
         };
         let shape = self.evaluator.target.graph.shape(value).to_vec();
-        let elements = if shape.is_empty() { samples } else { shape.iter().product() };
+        let elements = if shape.is_empty() { self.samples } else { shape.iter().product() };
         let mut count = self.number(elements as f64);
-        if let Some(weight) = self.evaluator.target.sample_weight {
+        if let Some(weight) = weights {
             let total = self.evaluator.target.total(weight, span)?;
             let weights: usize = self.evaluator.target.graph.shape(weight).iter().product();
             let each = self.number(elements as f64 / weights.max(1) as f64);
@@ -68,14 +73,12 @@ impl<'p> StepBuilder<'p, '_> {
         if parts.len() < 2 {
             return Ok(());
         }
-        // The weights of the samples are in the losses already.
-        let weight = self.evaluator.target.sample_weight.take();
         for &(number, loss) in parts {
             let name = format!("{}_{}", self.function.outputs[number].name, Network::LOSS);
-            let mean = self.running_mean(loss, &name, self.samples)?;
+            // The weights of the samples are in the loss already.
+            let mean = self.running_mean(loss, &name, None)?;
             results.push((name, mean));
         }
-        self.evaluator.target.sample_weight = weight;
         Ok(())
     }
 
@@ -120,6 +123,8 @@ impl<'p> StepBuilder<'p, '_> {
                 }
                 (false, _) => metrics.clone(),
             };
+            let given = self.evaluator.target.sample_weight;
+            let weights = self.masked_weights(output, given, false)?;
             for metric in of_output {
                 let instance = self.instance(&metric, FunctionKind::Metric, setting)?;
                 let keeps = instance.function.kind == FunctionKind::Metric;
@@ -130,7 +135,9 @@ impl<'p> StepBuilder<'p, '_> {
                     }
                     return Err(self.without_targets(setting));
                 };
+                self.evaluator.target.sample_weight = weights;
                 let value = self.applied(&Callable::Instance(instance), &arguments, setting)?;
+                self.evaluator.target.sample_weight = given;
                 let mut value = self.evaluator.target.element(value, self.span())?;
                 let name = self.free_name(
                     metric_name(&metric),
@@ -139,7 +146,8 @@ impl<'p> StepBuilder<'p, '_> {
                     results,
                 );
                 if !keeps {
-                    value = self.running_mean(value, &name, self.samples)?;
+                    let weights = self.fitting(value, weights, given);
+                    value = self.running_mean(value, &name, weights)?;
                 }
                 results.push((name, value));
             }

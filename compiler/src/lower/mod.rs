@@ -51,6 +51,7 @@ mod guard;
 mod indices;
 mod list;
 mod loss;
+mod masks;
 mod metrics;
 mod network;
 mod operators;

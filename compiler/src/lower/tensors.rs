@@ -1,5 +1,6 @@
 //! The [`Target`] for whole tensors: elementwise operations become nodes of the graph.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tile_lang::Budget;
@@ -35,17 +36,23 @@ pub(super) struct Tensors {
     pub sample_weight: Option<NodeId>,
     /// The step as an optimizer sees it, while one is applied.
     pub descent: Option<Descent>,
+    /// The masks of nodes of `graph`: see [`super::masks`].
+    pub(super) masks: HashMap<NodeId, NodeId>,
 }
 
 /// A graph, and the nodes that the body of a scan in it captures.
 struct Outer {
     graph: Graph,
+    masks: HashMap<NodeId, NodeId>,
     /// Nodes of this graph, with the inputs of the body that stand for them.
     captures: Vec<(NodeId, NodeId)>,
 }
 
 /// The graphs that are set aside while initial values are computed.
-pub(super) struct Suspended(Vec<Outer>);
+pub(super) struct Suspended {
+    outer: Vec<Outer>,
+    masks: HashMap<NodeId, NodeId>,
+}
 
 impl Tensors {
     /// Returns an empty graph of this name, within a budget.
@@ -60,6 +67,7 @@ impl Tensors {
             label,
             sample_weight: None,
             descent: None,
+            masks: HashMap::new(),
         }
     }
 
@@ -73,15 +81,17 @@ impl Tensors {
     pub fn begin_scan(&mut self) {
         let body = Graph::within("step", &self.graph.budget);
         let graph = std::mem::replace(&mut self.graph, body);
-        self.outer.push(Outer { graph, captures: Vec::new() });
+        let masks = std::mem::take(&mut self.masks);
+        self.outer.push(Outer { graph, masks, captures: Vec::new() });
     }
 
     /// Switches back to the surrounding graph. Returns the body with these outputs, and the nodes
     /// of the surrounding graph that it reads.
     pub fn end_scan(&mut self, outputs: Vec<(String, NodeId)>) -> (Graph, Vec<NodeId>) {
-        let Some(Outer { graph, captures }) = self.outer.pop() else {
+        let Some(Outer { graph, masks, captures }) = self.outer.pop() else {
             return (Graph::default(), Vec::new());
         };
+        self.masks = masks;
         let mut body = std::mem::replace(&mut self.graph, graph);
         body.outputs = outputs;
         let mut read = Vec::new();
@@ -119,23 +129,26 @@ impl Tensors {
     /// Switches to the graph of initial values. [`Tensors::end_initial`] takes the returned state.
     pub fn begin_initial(&mut self) -> Suspended {
         std::mem::swap(&mut self.graph, &mut self.network.initial);
-        Suspended(std::mem::take(&mut self.outer))
+        let (outer, masks) = (std::mem::take(&mut self.outer), std::mem::take(&mut self.masks));
+        Suspended { outer, masks }
     }
 
-    pub fn end_initial(&mut self, Suspended(outer): Suspended) {
+    pub fn end_initial(&mut self, Suspended { outer, masks }: Suspended) {
         std::mem::swap(&mut self.graph, &mut self.network.initial);
-        self.outer = outer;
+        (self.outer, self.masks) = (outer, masks);
     }
 
     /// Runs `work` on the graph of the entry.
     pub fn outermost<R>(&mut self, work: impl FnOnce(&mut Tensors) -> R) -> R {
         let Some(first) = self.outer.first_mut() else { return work(self) };
         std::mem::swap(&mut self.graph, &mut first.graph);
+        std::mem::swap(&mut self.masks, &mut first.masks);
         let outer = std::mem::take(&mut self.outer);
         let result = work(self);
         self.outer = outer;
         if let Some(first) = self.outer.first_mut() {
             std::mem::swap(&mut self.graph, &mut first.graph);
+            std::mem::swap(&mut self.masks, &mut first.masks);
         }
         result
     }
@@ -177,6 +190,14 @@ impl Tensors {
             known.unwrap_or_else(|| tensors.graph.add(Op::Input(name.to_owned()), ty, &[]))
         });
         self.imported(input)
+    }
+
+    /// Returns the value of `sample_weight()` in the current graph.
+    pub fn weight_of_samples<'p>(&mut self) -> Value<'p, NodeId> {
+        match self.sample_weight {
+            Some(weight) => Value::Element(self.imported(weight)),
+            None => Value::Symbol("none".into()),
+        }
     }
 
     /// Adds a state `f32[]` with the initial value 0.
@@ -315,23 +336,29 @@ impl Target for Tensors {
 
     fn unary(&mut self, op: UnaryOp, operand: NodeId) -> NodeId {
         let ty = self.graph.node(operand).ty.clone();
-        self.add_small(Op::Unary(op), ty, &[operand])
+        let result = self.add_small(Op::Unary(op), ty, &[operand]);
+        self.keep_mask(result, operand);
+        result
     }
 
     fn cast(&mut self, operand: NodeId, dtype: DType) -> NodeId {
         let ty = TensorType::new(dtype, self.graph.shape(operand));
-        self.add_small(Op::Cast, ty, &[operand])
+        let result = self.add_small(Op::Cast, ty, &[operand]);
+        self.keep_mask(result, operand);
+        result
     }
 
     fn binary(&mut self, op: BinaryOp, operands: [NodeId; 2], span: Span) -> Lowered<NodeId> {
         let dtype = if op.is_comparison() { DType::Bool } else { self.graph.dtype(operands[0]) };
         let ty = TensorType::new(dtype, self.broadcast(&operands, span)?);
-        self.add(Op::Binary(op), ty, &operands, span)
+        let result = self.add(Op::Binary(op), ty, &operands, span)?;
+        self.keep_masks(result, &operands, span)
     }
 
     fn select(&mut self, operands: [NodeId; 3], span: Span) -> Lowered<NodeId> {
         let ty = TensorType::new(self.graph.dtype(operands[1]), self.broadcast(&operands, span)?);
-        self.add(Op::Select, ty, &operands, span)
+        let result = self.add(Op::Select, ty, &operands, span)?;
+        self.keep_masks(result, &operands, span)
     }
 
     fn access<'p>(

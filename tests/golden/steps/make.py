@@ -8,7 +8,7 @@ import sys
 
 import signatures
 
-MODULES = "layers layer_options small constraints losses metrics optimizers".split()
+MODULES = "layers layer_options masks small constraints losses metrics optimizers".split()
 
 if __name__ == "__main__":
     signatures.write()

@@ -64,7 +64,7 @@ def families():
         "mode = magnitude, window = blackman, scaling = spectrum",
         "mode = magnitude, window = none, scaling = none",
     ]:
-        layer(f"stft_{expression[25:32].strip(',')}", f"STFTSpectrogram({expression}, frame_length = 8)", X=normal(2, 20, 1))
+        layer(f"stft_{expression.split('window = ')[1][:5].strip(',')}", f"STFTSpectrogram({expression}, frame_length = 8)", X=normal(2, 20, 1))
     for number, expression in enumerate(
         [
             "window = hamming, min_freq = 50.0, max_freq = 400.0",

@@ -101,10 +101,12 @@ class Model(keras.Model):
         defined = []
         for statement in case.statements:
             exec(statement, {}, names)
-            defined += statement.split(" = ")[0].split(", ")
+            found = statement.split(" = ")[0].split(", ")
+            # With the first mask alone: Keras gives it to other results, too, whatever they are.
+            names |= {name: keras.ops.add(names[name], 0) for name in found[1:] if not isinstance(names[name], (list, tuple))}
+            defined += found
         case.outputs = [name for name in dict.fromkeys(defined) if not isinstance(names[name], (list, tuple))]
-        # A new tensor, without Keras' mask: a mask is an input in Tile.
-        return [keras.ops.add(names[name], 0) for name in case.outputs]
+        return [names[name] for name in case.outputs]
 
     def weights_by_path(self):
         paths = {f"Of{name}": variable for name, variable in self.case.shifts.items()}
@@ -202,7 +204,7 @@ def compute(family, case, statements, inputs, loss="MeanSquaredError()", optimiz
     history = model.fit(
         data,
         wide(targets[names[0]]) if single else [wide(target) for target in targets.values()],
-        sample_weight=None if given_weights is None else wide(given_weights).reshape(shape_of_weights(loss, predicted[0])),
+        sample_weight=None if given_weights is None else wide(given_weights).reshape(shape_of_weights(given_weights, loss, predicted[0])),
         batch_size=batch,
         epochs=1,
         shuffle=False,
@@ -266,10 +268,10 @@ def losses_of(text, names, targets, predicted):
     return made
 
 
-def shape_of_weights(loss, predicted):
+def shape_of_weights(samples, loss, predicted):
     """Keras wants as many axes as the values of the loss have."""
     along_all = "[1, 2]" in loss or loss.startswith(("Dice", "Tversky")) and "-1" not in loss
-    return (-1,) if along_all else (-1,) + (1,) * (len(predicted.shape) - 2)
+    return samples.shape[:1] if along_all else samples.shape + (1,) * (len(predicted.shape) - 1 - samples.ndim)
 
 
 def metric_of(text, target, predicted):

@@ -44,6 +44,19 @@ fn a_file_sees_what_it_imports_itself() {
 }
 
 #[test]
+fn a_train_block_makes_an_imported_model_the_entry() {
+    let nets =
+        "model A(X) -> (Y) { Y = X; } model B(X) -> (Y) { Y = X; } model C(X) -> (Y) { Y = X; }";
+    let main = "import \"nets.tile\"; function half(X) -> (Y) { Y = X / 2; }
+         train B { loss = half; } train A { loss = half; }";
+    let program = program(&[("main.tile", main), ("nets.tile", nets)]);
+    let name = |function: &tile_lang::ast::Function| function.name.as_ref().unwrap().name.clone();
+    assert_eq!(name(program.entry(None).unwrap()), "A");
+    assert_eq!(name(program.trained(None).unwrap()), "A");
+    assert_eq!(program.trained_in_turn().into_iter().map(name).collect::<Vec<_>>(), ["B", "A"]);
+}
+
+#[test]
 fn wrong_imports() {
     let files = [
         (

@@ -5,6 +5,7 @@ mod einsum;
 mod errors;
 mod graphs;
 mod layers;
+mod masks;
 mod training;
 
 use super::*;
