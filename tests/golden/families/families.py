@@ -377,7 +377,11 @@ def detection(data):
         has_object = ops.max(target, -1) > 0
         return ops.sum(ops.where(has_object, losses.huber(target, box, 0.1), 0), (1, 2))
 
-    compiled = dict(loss=[of_boxes, cross_entropy()], loss_weights=[5.0, 1.0], optimizer="adam")
+    def of_kinds(target, logits):
+        loss = losses.sparse_categorical_crossentropy(target, logits, from_logits=True)
+        return loss * ops.where(target > 0, 10.0, 1.0)
+
+    compiled = dict(loss=[of_boxes, of_kinds], loss_weights=[5.0, 1.0], optimizer="adam")
     return Family("training/detection", "Train", [Trained(parts, call, [image], [box, kind], compiled)])
 
 
