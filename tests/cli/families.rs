@@ -117,7 +117,7 @@ fn objects_are_detected() {
     let path = "examples/training/detection.tile";
     let (data, weights) = (folder.display().to_string(), folder.join("w.safetensors"));
     let weights = weights.display().to_string();
-    let train = ["train", path, "--entry", "Train", "--data", &data, "--epochs", "80"];
+    let train = ["train", path, "--entry", "Train", "--data", &data, "--epochs", "50"];
     tilec([&train[..], &["--batch-size", "8", "--save", &weights]].concat()).ok();
     let image = format!("Image={data}/Image.npy");
     let detect = ["run", path, "--entry", "Detect", "--weights", &weights];
@@ -127,7 +127,7 @@ fn objects_are_detected() {
     for (scene, (sides, kind)) in objects.into_iter().enumerate() {
         assert_eq!(kinds[10 * scene] as i64, kind, "scene {scene}");
         for (found, side) in boxes[40 * scene..].iter().zip(sides) {
-            assert!((found - f64::from(side)).abs() < 0.1, "scene {scene}: {found} and {side}");
+            assert!((found - f64::from(side)).abs() < 0.15, "scene {scene}: {found} and {side}");
         }
     }
 }

@@ -240,9 +240,10 @@ def translation(data):
         parts |= {f"{block}.dense": Dense(128, activation="relu"), f"{block}.dense_1": Dense(64)}
         parts[f"{block}.layer_normalization_2"] = layers.LayerNormalization()
     parts["dense"] = Dense(100)
+    parts = {f"transformer.{path}": layer for path, layer in parts.items()}
 
     def call(network, source, begun):
-        named = network.named
+        named = {path.removeprefix("transformer."): layer for path, layer in network.named.items()}
         words = lambda side, tokens: named[f"{side}.word"](tokens) + named[f"{side}.place"](ops.arange(tokens.shape[1]))
         part = lambda name: named[f"{block}.{name}"]
         feed = lambda x, norm: part(norm)(x + part("dense_1")(part("dense")(x)))
