@@ -20,8 +20,8 @@ const IMAGES: Array = ("x", DType::U8, &[28, 28], 256);
 const LABELS: Array = ("y", DType::I32, &[], 10);
 
 /// Writes an array of numbers that vary from sample to sample.
-fn write(folder: &Path, (name, dtype, sizes, end): Array) {
-    let ty = TensorType::new(dtype, [&[SAMPLES], sizes].concat());
+fn write(folder: &Path, samples: usize, (name, dtype, sizes, end): Array) {
+    let ty = TensorType::new(dtype, [&[samples], sizes].concat());
     let values = (0..ty.elements()).map(|at| Scalar::from_i64(dtype, (at * at % 251 % end) as i64));
     let tensor = Tensor::from_scalars(ty.clone(), values.collect::<Vec<_>>()).unwrap();
     npy::write(&tensor, File::create(folder.join(format!("{name}.npy"))).unwrap()).unwrap();
@@ -31,17 +31,20 @@ fn write(folder: &Path, (name, dtype, sizes, end): Array) {
 fn learns(file: &str, entry: Option<&str>, arrays: &[Array]) {
     let name = file.replace('/', "_");
     let folder = empty_folder(&format!("family_{name}_{}", entry.unwrap_or_default()));
-    arrays.iter().for_each(|array| write(&folder, *array));
+    arrays.iter().for_each(|array| write(&folder, SAMPLES, *array));
     let (path, data) = (format!("examples/{file}.tile"), folder.display().to_string());
     let mut arguments = vec!["train", &path, "--data", &data, "--epochs", "8", "--batch-size", "8"];
     arguments.extend(entry.iter().flat_map(|entry| ["--entry", entry]));
-    let run = tilec(arguments).ok();
-    let losses: Vec<f64> = run
-        .err
+    falls(&tilec(arguments).ok().err);
+}
+
+/// Checks that the loss of the last epoch is below that of the first.
+fn falls(lines: &str) {
+    let losses: Vec<f64> = lines
         .lines()
         .filter_map(|line| line.split_once(" - loss: ")?.1.split(' ').next()?.parse().ok())
         .collect();
-    assert!(losses.last() < losses.first(), "{file}: {}", run.err);
+    assert!(losses.last() < losses.first(), "{lines}");
 }
 
 #[test]
@@ -75,6 +78,28 @@ fn families_learn() {
     learns("models/gpt", None, &[("Tokens", i32, &[8], 256), ("Logits", i32, &[8], 256)]);
 }
 
+/// A picture is a weight, and is written as a picture.
+#[test]
+fn a_picture_is_painted() {
+    let folder = empty_folder("family_painted");
+    for (name, end) in [("Content", 256), ("Style", 99)] {
+        write(&folder, 1, (name, DType::U8, &[256, 256, 3], end));
+    }
+    let path = "examples/style_transfer/paint.tile";
+    let data = folder.display().to_string();
+    let (weights, picture) = (format!("{data}/w.safetensors"), format!("{data}/painted.png"));
+    let width = ["--set", "width=2"];
+    let train = ["train", path, "--data", &data, "--epochs", "4", "--save", &weights];
+    falls(&tilec([&train[..], &width].concat()).ok().err);
+    let inputs = ["Content", "Style"].map(|name| format!("{name}={data}/{name}.npy"));
+    let output = format!("Picture={picture}");
+    let run = ["run", path, "--weights", &weights, "--output", &output];
+    let inputs = ["--input", &inputs[0], "--input", &inputs[1]];
+    tilec([&run[..], &inputs, &width].concat()).ok();
+    let painted = image::open(&picture).unwrap();
+    assert_eq!((painted.width(), painted.height()), (256, 256));
+}
+
 /// Writes scenes with one rectangle each, in the colour of its class; returns the boxes and classes.
 fn write_scenes(folder: &Path) -> Vec<([f32; 4], i64)> {
     let (height, width) = (20, 24);
@@ -94,13 +119,15 @@ fn write_scenes(folder: &Path) -> Vec<([f32; 4], i64)> {
         (sides.map(|side| side as f32 / 64.0), scene as i64 % 3 + 1)
     };
     let objects: Vec<_> = (0..SAMPLES).map(object).collect();
-    let boxes = objects.iter().flat_map(|(sides, _)| *sides).map(Scalar::f32).collect::<Vec<_>>();
-    let kinds = objects.iter().map(|(_, kind)| Scalar::from_i64(DType::I32, *kind));
-    let kinds = kinds.collect::<Vec<_>>();
+    // A second box of class 0 fills up.
+    let boxes = objects.iter().flat_map(|(sides, _)| [*sides, [0.0; 4]]).flatten();
+    let boxes = boxes.map(Scalar::f32).collect::<Vec<_>>();
+    let kinds = objects.iter().flat_map(|(_, kind)| [*kind, 0]);
+    let kinds = kinds.map(|kind| Scalar::from_i64(DType::I32, kind)).collect::<Vec<_>>();
     for (name, dtype, sizes, values) in [
         ("Image", DType::U8, &[64, 64, 3][..], images),
-        ("Box", DType::F32, &[1, 4], boxes),
-        ("Kind", DType::I32, &[1], kinds),
+        ("Box", DType::F32, &[2, 4], boxes),
+        ("Kind", DType::I32, &[2], kinds),
     ] {
         let ty = TensorType::new(dtype, [&[SAMPLES], sizes].concat());
         let file = File::create(folder.join(format!("{name}.npy"))).unwrap();
