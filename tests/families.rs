@@ -1,5 +1,5 @@
-//! The programs of examples/ learn as the same models do in Keras: golden/families/make.py has their
-//! contract, and the losses and the weights of three steps.
+//! The programs of examples/ learn as the same models do in Keras. golden/families/make.py
+//! describes the files with the losses and the weights of three steps.
 
 mod common;
 

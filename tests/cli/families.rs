@@ -100,7 +100,7 @@ fn a_picture_is_painted() {
     assert_eq!((painted.width(), painted.height()), (256, 256));
 }
 
-/// Writes scenes with one rectangle each, in the colour of its class; returns the boxes and classes.
+/// Writes scenes with one rectangle each, in the colour of its class. Returns boxes and classes.
 fn write_scenes(folder: &Path) -> Vec<([f32; 4], i64)> {
     let (height, width) = (20, 24);
     let corner = |scene: usize| (scene * 7 % 40, scene * 11 % 40);
