@@ -104,6 +104,7 @@ fn check_everywhere(name: &str) {
     check(name, &[vec![Device::reference(), Device::cpu()], ADAPTERS.clone()].concat());
 }
 
+/// Checks a model that takes minutes there.
 fn check_on_the_cpu(name: &str) {
     check(name, &[Device::cpu()]);
 }
@@ -117,9 +118,9 @@ macro_rules! families {
     };
 }
 
-families! { check_everywhere: own_cell tabular text_classifier }
-
-families! { check_on_the_cpu:
-    autoencoder contrastive dcgan detection distillation gpt probe schedules siamese translation unet
-    vae
+families! { check_everywhere:
+    autoencoder contrastive distillation gpt own_cell probe schedules siamese tabular
+    text_classifier translation unet vae
 }
+
+families! { check_on_the_cpu: dcgan detection }
