@@ -19,7 +19,7 @@ use crate::terminal::{Failure, Terminal};
 #[derive(clap::Args, Clone)]
 pub struct Inputs {
     /// An input: an array, which brings its type and shape (X=x.npy), a picture (X=x.png, X=x.jpg),
-    /// a constant (S=3, S=2.5, S=true), or some numbers (X=1,2,3)
+    /// a constant (S=3, S=2.5, S=true), or some numbers (X=1,2,3; a single one: X=[1])
     #[arg(long, value_name = "X=VALUE", value_parser = input_parser())]
     pub input: Vec<(String, Input)>,
     /// The scale of a picture's pixel values: raw (0 to 255), a mode of Keras' preprocess_input

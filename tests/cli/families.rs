@@ -149,6 +149,11 @@ fn objects_are_detected() {
     let image = format!("Image={data}/Image.npy");
     let detect = ["run", path, "--entry", "Detect", "--weights", &weights];
     tilec([&detect[..], &["--input", &image, "--output-dir", &data]].concat()).ok();
+    let images = format!("{data}/Image.npy");
+    let predict = ["predict", path, "--entry", "Detect", "--weights", &weights, &images];
+    let lines = tilec(predict).ok();
+    let kinds = lines.text().lines().next().and_then(|line| line.split("Kinds ").nth(1));
+    assert!(kinds.is_some_and(|kinds| kinds.starts_with("1 ")), "{}", lines.text());
     let read = |name: &str| npy::read(File::open(folder.join(name)).unwrap()).unwrap().to_f64s();
     let (boxes, kinds) = (read("Boxes.npy"), read("Kinds.npy"));
     for (scene, (sides, kind)) in objects.into_iter().enumerate() {
