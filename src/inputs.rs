@@ -19,7 +19,7 @@ use crate::terminal::{Failure, Terminal};
 #[derive(clap::Args, Clone)]
 pub struct Inputs {
     /// An input: an array, which brings its type and shape (X=x.npy), a picture (X=x.png, X=x.jpg),
-    /// a constant (S=3, S=2.5, S=true), or some numbers (X=1,2,3)
+    /// a constant (S=3, S=2.5, S=true), or some numbers (X=1,2,3; a single one: X=[1])
     #[arg(long, value_name = "X=VALUE", value_parser = input_parser())]
     pub input: Vec<(String, Input)>,
     /// The scale of a picture's pixel values: raw (0 to 255), a mode of Keras' preprocess_input
@@ -64,6 +64,7 @@ impl Inputs {
     /// arrays. Converts them to the types that the model takes.
     pub fn read(&self, source: &Source) -> Result<BTreeMap<String, Tensor>, Failure> {
         let entry = self.sizes.entry.as_deref();
+        self.check_constants(source)?;
         let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
         let files = self.input.iter().filter_map(|(name, input)| match input {
             Input::File(path) => Some((name, path)),
@@ -115,6 +116,21 @@ impl Inputs {
         as_model_takes(&source.model, entry, &self.bindings(), &mut given)
             .map_err(|error| source.failed(&error))?;
         Ok(given)
+    }
+
+    /// Checks that no constant is given for an input with axes. In an ONNX file it may be one.
+    fn check_constants(&self, source: &Source) -> Result<(), Failure> {
+        let entry = self.sizes.entry.as_deref();
+        for (name, input) in self.input.iter().filter(|_| !source.model.is_onnx()) {
+            let declared = source.model.declared(entry, name, &self.sizes.bindings());
+            let has_axes = declared.is_some_and(|declared| !declared.sizes.is_empty());
+            if let (Input::Number(value), true) = (input, has_axes) {
+                let what = format!("`{name}` has axes, and `{value}` is a constant");
+                let help = format!("`--input {name}=[{value}]` gives a tensor of one number");
+                return Err(source.wrong_input(entry, name, "E0212", &what, &help));
+            }
+        }
+        Ok(())
     }
 
     /// Makes an array of the numbers of `--input`, with the declared type and sizes of the input.

@@ -209,7 +209,7 @@ fn ambiguous_folders() {
     tables: it has test.csv and train.csv: say which, by its path
     archives: it has a.npz and b.npz: say which, by its path
     table_and_pictures: it has a .csv file and folders of pictures: say which by naming a file, or a folder with that alone
-    no_x/y.npy is a target, and there is no input for it
+    no_x/y.npy is a target, and there is no input for it: expected arrays called `x_train` or `x`; there are y
     no_labels/train-images-idx3-ubyte.gz: the labels for it are missing
     other_class/test: there is no class `b` to train on: the classes are a
     hidden: there are no samples in it: expected idx files, arrays called x and y or by the model's inputs and outputs (.npy, .npz), a .csv, or pictures
@@ -255,7 +255,7 @@ fn arrays_by_name() {
     assert_snapshot!([counts, missing, refused()].join("\n"), @"
     by_name/Right.npy has 5 samples, and by_name/Left.npy has 4
     by_name: there is no array `Right` for an input: there are Far, Left, Left_test, Right_test, Rihgt, extra; did you mean `Rihgt`?
-    by_name/Far.npy is a target, and there is no input for it
+    by_name/Far.npy is a target, and there is no input for it: expected arrays called `x_train` or `x`, or `Left`, `Right`; there are Far, Left_test, Right_test, Rihgt, extra
     ");
 }
 

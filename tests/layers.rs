@@ -96,7 +96,7 @@ macro_rules! families {
 families! {
     core convolution pooling normalization regularization attention transformer merging reshaping activation
     activation_layers more recurrent recurrent_cells conv_lstm images augmentation
-    preprocessing
+    preprocessing boxes
 }
 
 /// The standard deviation of the normal distribution truncated to -2 … 2.

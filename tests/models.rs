@@ -8,9 +8,9 @@ use std::fs;
 use std::path::Path;
 
 use common::ADAPTERS;
-use common::golden::{arrays, difference, render, tensor_type, text};
+use common::golden::{arrays, difference, hashed, render, tensor_type, text};
 use tile_compiler::tensor::{Tensor, TensorType};
-use tile_runtime::{DType, Device, Model, Scalar};
+use tile_runtime::{Device, Model};
 
 /// A line of a model's contract.
 struct Line {
@@ -34,20 +34,7 @@ impl Line {
 
     /// Returns the tensor that the name's hash makes.
     fn hashed(&self) -> Tensor {
-        let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        let seed = self.name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
-        let (low, high) = (self.numbers[0], self.numbers[1]);
-        let values = (1..=self.ty.elements() as u64).map(|number| {
-            let z = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            let value = low + (high - low) * (((z ^ (z >> 31)) >> 40) as f64 / f64::from(1 << 24));
-            match self.ty.dtype {
-                DType::I32 => Scalar::from_i64(DType::I32, value.floor() as i64),
-                _ => Scalar::f32(value as f32),
-            }
-        });
-        Tensor::from_scalars(self.ty.clone(), values).unwrap()
+        hashed(&self.name, &self.ty, self.numbers[0], self.numbers[1])
     }
 }
 

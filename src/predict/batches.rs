@@ -38,6 +38,8 @@ pub struct Values {
     pub name: Rc<str>,
     /// True if a sample has several axes, and so is no list of classes, as in a segmentation.
     pub is_map: bool,
+    /// False for integers and bools.
+    pub is_float: bool,
     pub values: Vec<f64>,
 }
 
@@ -100,10 +102,10 @@ impl<'a> Predictor<'a> {
             let (name, is_map) =
                 (Rc::from(name), shape.iter().filter(|size| **size > 1).count() > 1);
             let elements: usize = shape.iter().product();
-            let values = output.to_f64s();
+            let (values, is_float) = (output.to_f64s(), output.dtype().is_float());
             for (row, sample) in rows.iter_mut().zip(0..) {
                 let values = values[sample * elements..][..elements].to_vec();
-                row.push(Values { number, name: Rc::clone(&name), is_map, values });
+                row.push(Values { number, name: Rc::clone(&name), is_map, is_float, values });
             }
         }
         match rows.iter().any(Vec::is_empty) {

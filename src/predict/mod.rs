@@ -199,7 +199,8 @@ impl Shown {
                     best.into_iter().map(named).collect::<Vec<_>>().join(", ")
                 }
                 None => {
-                    let numbers = output.values.iter().map(|value| format!("{value:.6}"));
+                    let decimals = if output.is_float { 6 } else { 0 };
+                    let numbers = output.values.iter().map(|value| format!("{value:.decimals$}"));
                     numbers.collect::<Vec<_>>().join(" ")
                 }
             };

@@ -224,4 +224,10 @@ fn numbers_of_an_array_on_the_command_line() {
         "{}",
         refused.err
     );
+    let constant = run(&["X=1,2,3", "B=4"]);
+    assert!(
+        constant.code == 1 && constant.err.contains("`--input B=[4]` gives a tensor"),
+        "{}",
+        constant.err
+    );
 }

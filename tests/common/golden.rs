@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_runtime::data::npy;
-use tile_runtime::{DType, Error, Model};
+use tile_runtime::{DType, Error, Model, Scalar};
 
 /// Returns the path of a file in golden/.
 pub fn path(name: &str) -> PathBuf {
@@ -95,6 +95,24 @@ pub fn tensor_type(text: &str) -> TensorType {
     let sizes: Vec<usize> =
         sizes.split(", ").filter(|s| !s.is_empty()).map(|size| size.parse().unwrap()).collect();
     TensorType::new(DType::parse(dtype).unwrap(), sizes)
+}
+
+/// Returns the tensor that a name's hash makes, with elements from `low` to `high`:
+/// golden/hashed.py describes it.
+pub fn hashed(name: &str, ty: &TensorType, low: f64, high: f64) -> Tensor {
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    let values = (1..=ty.elements() as u64).map(|number| {
+        let z = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let value = low + (high - low) * (((z ^ (z >> 31)) >> 40) as f64 / f64::from(1 << 24));
+        match ty.dtype {
+            DType::I32 => Scalar::from_i64(DType::I32, value.floor() as i64),
+            _ => Scalar::f32(value as f32),
+        }
+    });
+    Tensor::from_scalars(ty.clone(), values).unwrap()
 }
 
 /// Renders an error as users see it.

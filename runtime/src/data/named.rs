@@ -68,7 +68,7 @@ pub fn read(
         None => arrays.part("")?,
     };
     let test = arrays.part("_test")?;
-    let train = train.ok_or_else(|| arrays.without_inputs())?;
+    let train = train.ok_or_else(|| Error::data(format!("{place}: {}", arrays.expected())))?;
     let unused = names.iter().filter(|name| !arrays.used.contains(*name)).cloned().collect();
     Ok(Samples { unused, ..Samples::new(train, test) })
 }
@@ -100,8 +100,9 @@ impl Named<'_> {
         if inputs.is_empty() {
             return match targets.first() {
                 Some(target) => Err(Error::data(format!(
-                    "{} is a target, and there is no input for it",
-                    target.array.name
+                    "{} is a target, and there is no input for it: {}",
+                    target.array.name,
+                    self.expected()
                 ))),
                 None => Ok(None),
             };
@@ -157,17 +158,14 @@ impl Named<'_> {
         )))
     }
 
-    /// Returns the error for arrays without an input.
-    fn without_inputs(&self) -> Error {
+    /// Lists the names that an input's array may have, and those that there are.
+    fn expected(&self) -> String {
         let inputs: Vec<String> =
             self.wanted.inputs.iter().map(|(name, _)| format!("`{name}`")).collect();
         let inputs =
             if inputs.is_empty() { String::new() } else { format!(", or {}", listed(&inputs)) };
         let found = if self.names.is_empty() { "none".to_owned() } else { listed(self.names) };
-        Error::data(format!(
-            "{}: expected arrays called `x_train` or `x`{inputs}; there are {found}",
-            self.place
-        ))
+        format!("expected arrays called `x_train` or `x`{inputs}; there are {found}")
     }
 }
 

@@ -10,7 +10,7 @@ import sys
 
 from cases import HERE, keras, np
 
-FAMILIES = "core convolution pooling normalization regularization attention transformer recurrent recurrent_cells conv_lstm images augmentation preprocessing merging reshaping activation activation_layers more".split()
+FAMILIES = "core convolution pooling normalization regularization attention transformer recurrent recurrent_cells conv_lstm images augmentation preprocessing merging reshaping activation activation_layers more boxes".split()
 
 
 def compare(family):
