@@ -43,13 +43,15 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Error> {
         }
         Format::Torch => return Err(failed("weights are written to .safetensors or .npz".into())),
         #[cfg(feature = "keras")]
-        Format::Keras => return Err(failed("weights are written to .safetensors or .npz".into())),
+        Format::Keras | Format::KerasModel => {
+            return Err(failed("weights are written to .safetensors or .npz".into()));
+        }
     };
     write_whole(path, write).map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
-#[cfg(feature = "onnx")]
-impl crate::onnx::TileProgram {
+#[cfg(any(feature = "keras", feature = "onnx"))]
+impl crate::tile_program::TileProgram {
     /// Writes the weights by their names in the program to a .safetensors or .npz file.
     ///
     /// # Errors
