@@ -3,8 +3,9 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use common::golden::{path, render};
 use insta::assert_snapshot;
@@ -72,6 +73,40 @@ fn models_predict_the_same() {
     }
 }
 
+/// A session saves what Keras saved: the same names and values. Models in models have no place in
+/// such a file, since the program does not say of which class they are in Keras.
+#[test]
+fn sessions_save_the_files_of_keras() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("saved.weights.h5");
+    let values = |file: &Path| {
+        let mut file = WeightsFile::open(file).unwrap();
+        let names: Vec<String> = file.tensors().iter().map(|(name, _)| name.clone()).collect();
+        let values = names.into_iter().enumerate();
+        values.map(|(at, name)| (name, file.read(at).unwrap())).collect::<BTreeMap<_, _>>()
+    };
+    for name in NAMES.iter().filter(|name| !["shared", "nested"].contains(name)) {
+        let program = import(name);
+        let compiled = Model::compile(program.text()).unwrap();
+        let device = Device::cpu();
+        let mut builder = compiled.on(&device);
+        let entry = compiled.program().entry(None).unwrap();
+        for (input, tensor) in entry.inputs.iter().zip(arrays(name, "in")) {
+            builder = builder.input(&input.name.name, tensor.ty().clone());
+        }
+        let mut session = builder.build().unwrap();
+        for (path, weight) in program.weights().unwrap() {
+            session.set(&path, &weight).unwrap();
+        }
+        session.save(&file).unwrap();
+        assert_eq!(values(&file), values(&model(name)), "{name}");
+        let path = program.weights().unwrap()[0].0.clone();
+        let before = session.get(&path).unwrap();
+        session.initialise(3).unwrap();
+        session.load(&file).unwrap();
+        assert_eq!(session.get(&path).unwrap(), before, "{name}");
+    }
+}
+
 #[test]
 fn programs() {
     let all = NAMES.map(|name| import(name).text().to_owned());
@@ -98,7 +133,7 @@ fn layers_and_options_that_the_library_lacks() {
 /// Truncated archives, and archives with changed bytes, are read or refused.
 #[test]
 fn damaged_archives() {
-    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("damaged.keras");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("damaged.keras");
     for name in ["mlp", "nested"] {
         let whole = fs::read(model(name)).unwrap();
         let open = |bytes: &[u8]| {

@@ -13,11 +13,15 @@ mod assign;
 mod check;
 #[cfg(feature = "keras")]
 mod hdf5;
+#[cfg(feature = "keras")]
+mod hdf5_write;
 mod keras;
 #[cfg(feature = "keras")]
 mod keras2;
 #[cfg(feature = "keras")]
 mod keras_model;
+#[cfg(feature = "keras")]
+mod keras_write;
 mod load;
 mod name_map;
 mod open;
@@ -50,6 +54,7 @@ pub use options::{LoadOptions, LoadReport, WeightsSource};
 #[cfg(feature = "train")]
 pub(crate) use state_dict::Recipe;
 pub use write::write;
+pub(crate) use write::{check_model, write_model};
 
 /// The format that a file's extension implies.
 enum Format {

@@ -134,6 +134,11 @@ fn layers(config: &Value) -> Result<Vec<Layer>, String> {
         if class == "InputLayer" {
             continue;
         }
+        // The name that Keras exports is not that of the class.
+        let class = match class.as_str() {
+            "GroupedQueryAttention" => "GroupQueryAttention".to_owned(),
+            _ => class,
+        };
         let network = if is_model(layer) { Some(network(layer)?) } else { None };
         layers.push(Layer {
             name: text(&layer["config"], "name").to_owned(),
