@@ -165,7 +165,9 @@ fn given_names(label: &str, title: Option<&str>) -> BTreeSet<String> {
                 numbered(title).0 == numbered(name).0 && numbered(label).0 == numbered(name).0
             })
     };
-    let short = label.strip_suffix("_dense").or_else(|| label.strip_suffix("_layer"));
+    // `_key_dense` is the attribute of the layer `key`.
+    let public = label.trim_start_matches('_');
+    let short = public.strip_suffix("_dense").or_else(|| public.strip_suffix("_layer"));
     let names = title.into_iter().chain([label]).filter(|name| !of_class(name)).chain(short);
     names.map(str::to_owned).collect()
 }
@@ -174,6 +176,13 @@ fn given_names(label: &str, title: Option<&str>) -> BTreeSet<String> {
 fn numbered(name: &str) -> (&str, usize) {
     let parts = name.rsplit_once('_').and_then(|(stem, number)| Some((stem, number.parse().ok()?)));
     parts.unwrap_or((name, 0))
+}
+
+/// Returns the class in snake case as the groups of files have it.
+pub fn label(class: &str) -> String {
+    // Keras exports this class by another name than it has.
+    let class = if class == "GroupQueryAttention" { "GroupedQueryAttention" } else { class };
+    snake_case(class)
 }
 
 /// The class of layers whose class is unknown.

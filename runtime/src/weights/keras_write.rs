@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use tile_compiler::dtype::DType;
-use tile_compiler::names::snake_case;
 use tile_compiler::tensor::Tensor;
 use tile_lang::library_names;
 
+use super::keras::label;
 use super::{WeightsError, converted, error, hdf5_write};
 use crate::error::Error;
 use crate::files::write_whole;
@@ -79,7 +79,7 @@ pub fn write(
         .map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
-/// The class and the group of a layer, such as `dense` and `layers/dense_1`.
+/// The class and the group of a layer, such as `Dense` and `layers/dense_1`.
 type Label = (String, String);
 
 /// Returns the labels of the layers by their paths. `None` is for a class that Keras lacks.
@@ -91,12 +91,9 @@ fn labels(layers: &[(String, String)]) -> HashMap<&str, Option<Label>> {
         labels.entry(path.as_str()).or_insert_with(|| {
             let count = counts.entry(class).or_default();
             *count += 1;
-            let (label, before) = (snake_case(class), *count - 1);
-            let name =
-                if label == "group_query_attention" { "grouped_query_attention" } else { &label };
-            let number = if before == 0 { String::new() } else { format!("_{before}") };
-            let group = format!("layers/{name}{number}");
-            known.contains(class.as_str()).then_some((label, group))
+            let number = if *count == 1 { String::new() } else { format!("_{}", *count - 1) };
+            let group = format!("layers/{}{number}", label(class));
+            known.contains(class.as_str()).then(|| (class.clone(), group))
         });
     }
     labels
@@ -115,7 +112,7 @@ fn place(
     let (class, group) = label.as_ref()?;
     let part: Vec<&str> = instance[end..].split('.').skip(1).collect();
     // In Keras, a cell in the layer has the weights.
-    let is_cell = recurrent.contains(instance) && class != "rnn";
+    let is_cell = recurrent.contains(instance) && class != "RNN";
     Some(format!("{group}{}{}", inside(class, &part)?, if is_cell { "/cell" } else { "" }))
 }
 
@@ -123,14 +120,14 @@ fn place(
 fn inside(class: &str, part: &[&str]) -> Option<String> {
     match (class, part) {
         // They have other variables in Keras.
-        ("normalization" | "discretization" | "spectral_normalization", _) => None,
+        ("Normalization" | "Discretization" | "SpectralNormalization", _) => None,
         (_, []) => Some(String::new()),
-        ("rnn", [_]) => Some("/cell".into()),
-        ("bidirectional", [side]) => Some(format!("/{side}_layer")),
-        ("multi_head_attention", ["gate"]) => Some("/_gate_dense".into()),
-        ("multi_head_attention", [part]) => Some(format!("/{part}_dense")),
-        ("group_query_attention", [part]) => Some(format!("/_{part}_dense")),
-        ("time_distributed", ["layer"]) => Some("/layer".into()),
+        ("RNN", [_]) => Some("/cell".into()),
+        ("Bidirectional", [side]) => Some(format!("/{side}_layer")),
+        ("MultiHeadAttention", ["gate"]) => Some("/_gate_dense".into()),
+        ("MultiHeadAttention", [part]) => Some(format!("/{part}_dense")),
+        ("GroupQueryAttention", [part]) => Some(format!("/_{part}_dense")),
+        ("TimeDistributed", ["layer"]) => Some("/layer".into()),
         _ => None,
     }
 }

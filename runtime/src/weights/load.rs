@@ -66,8 +66,8 @@ impl Session {
         Ok(report)
     }
 
-    /// Saves all weights by path to a .safetensors or .npz file, or to a .weights.h5 file that Keras
-    /// loads into a model of the same layers in the same order.
+    /// Saves all weights by path to a .safetensors or .npz file, or to a .weights.h5 file that
+    /// Keras loads into a model of the same layers in the same order.
     ///
     /// # Errors
     /// Fails if the file cannot be written, or if it is one of Keras, which lacks a weight's layer.

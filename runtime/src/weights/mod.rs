@@ -111,8 +111,8 @@ impl WeightsError {
     }
 }
 
-/// An open .safetensors, .npz, .pt, .h5 or .keras file, or an open index of several files. The names
-/// and types of its tensors are known. Each tensor is read on demand.
+/// An open .safetensors, .npz, .pt, .h5 or .keras file, or an open index of several files. The
+/// names and types of its tensors are known. Each tensor is read on demand.
 pub struct WeightsFile {
     path: PathBuf,
     tensors: Vec<(String, TensorType)>,

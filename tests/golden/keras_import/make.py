@@ -80,7 +80,7 @@ def cnn():
     y = layers.BatchNormalization(scale=False)(y)
     y = layers.Activation("gelu")(y)
     x = layers.Add()([x, y])
-    x = layers.ZeroPadding2D(((0, 1), (1, 0)))(x)
+    x = layers.ZeroPadding2D(((0, 1), (0, 1)))(x)
     x = layers.MaxPooling2D((2, 3), strides=1)(x)
     x = layers.SeparableConv2D(5, 2, activation="relu")(x)
     return keras.Model(image, layers.Dense(3)(layers.GlobalAveragePooling2D()(x)), name="cnn")

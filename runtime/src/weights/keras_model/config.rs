@@ -7,7 +7,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
-use tile_compiler::names::snake_case;
+
+use super::super::keras::label;
 
 /// A Functional or Sequential model, or one inside another.
 pub struct Network {
@@ -80,6 +81,16 @@ impl Argument {
             Argument::Value(_) => Vec::new(),
         }
     }
+
+    /// Returns whether the argument has a value that is neither a tensor nor a number, such as an
+    /// array.
+    pub fn has_constant(&self) -> bool {
+        match self {
+            Argument::Tensor(_) => false,
+            Argument::List(items) => items.iter().any(Argument::has_constant),
+            Argument::Value(value) => value.is_object() || value.is_array() || value.is_string(),
+        }
+    }
 }
 
 impl Call {
@@ -126,7 +137,7 @@ fn layers(config: &Value) -> Result<Vec<Layer>, String> {
     let mut layers = Vec::new();
     for layer in list(config, "layers") {
         let class = text(layer, "class_name").to_owned();
-        let label = snake_case(&class);
+        let label = label(&class);
         let count = counts.entry(label.clone()).or_default();
         let group =
             if *count == 0 { format!("layers/{label}") } else { format!("layers/{label}_{count}") };
@@ -134,11 +145,6 @@ fn layers(config: &Value) -> Result<Vec<Layer>, String> {
         if class == "InputLayer" {
             continue;
         }
-        // The name that Keras exports is not that of the class.
-        let class = match class.as_str() {
-            "GroupedQueryAttention" => "GroupQueryAttention".to_owned(),
-            _ => class,
-        };
         let network = if is_model(layer) { Some(network(layer)?) } else { None };
         layers.push(Layer {
             name: text(&layer["config"], "name").to_owned(),

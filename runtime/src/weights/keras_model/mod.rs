@@ -51,6 +51,10 @@ impl TileProgram {
             program::write(&network).map_err(|what| Error::Keras { what })?;
         let text = tile_lang::format(&text).unwrap_or(text);
         let expected = weights_of(&text)?;
+        if expected.is_empty() {
+            let read = |_| Err(Error::internal("the program has no weights"));
+            return Ok(TileProgram { text, paths: Vec::new(), read: Box::new(read) });
+        }
         let file = WeightsFile::open(path).map_err(Error::Weights)?;
         let titles = file.titles().cloned().unwrap_or_default();
         let found = assigned(&layers, &expected, file.tensors(), &titles).map_err(refuse)?;
@@ -97,7 +101,7 @@ fn weights_of(text: &str) -> Result<Vec<(String, TensorType)>, Error> {
             DimKind::Size(_) | DimKind::Ellipsis => None,
         })
         .collect();
-    let mut failed = Vec::new();
+    let mut failed = None;
     for size in ASSUMED {
         let sizes = names.iter().map(|&name| (name.clone(), size)).collect();
         let bindings = Bindings { sizes, ..Bindings::default() };
@@ -106,10 +110,11 @@ fn weights_of(text: &str) -> Result<Vec<(String, TensorType)>, Error> {
                 let weights = network.weights.into_iter();
                 return Ok(weights.map(|weight| (weight.path, weight.ty)).collect());
             }
-            Err(diagnostics) => failed = diagnostics,
+            Err(diagnostics) => _ = failed.get_or_insert(diagnostics),
         }
     }
-    Err(Error::Program { sources: model.sources().clone(), diagnostics: failed })
+    let diagnostics = failed.unwrap_or_default();
+    Err(Error::Program { sources: model.sources().clone(), diagnostics })
 }
 
 /// Returns the path and the type of each weight, and its index in the file.

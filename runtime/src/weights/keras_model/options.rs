@@ -137,6 +137,14 @@ fn simplify(class: &str, config: &mut Map<String, Value>, built: &Value) {
     if config.get("value_dim").is_some() && config.get("value_dim") == config.get("key_dim") {
         config.remove("value_dim");
     }
+    if let Some(Value::Object(limits)) = config.get("renorm_clipping") {
+        let limits: Vec<Value> = ["rmin", "rmax", "dmax"]
+            .map(|limit| limits.get(limit).cloned().unwrap_or_default())
+            .to_vec();
+        let has_limit = limits.iter().any(|limit| !limit.is_null());
+        let limits = if has_limit { Value::Array(limits) } else { Value::Null };
+        config.insert("renorm_clipping".into(), limits);
+    }
     if class.contains("Pooling") && config.get("strides") == config.get("pool_size") {
         config.remove("strides");
     }
@@ -206,10 +214,13 @@ fn arguments(known: &Function, config: &Map<String, Value>) -> Result<Vec<String
     }
 }
 
-/// Returns the item of a list whose items are all equal, or the value itself.
+/// Returns the number of a list whose numbers are all equal, or the value itself. A list of equal
+/// lists stays: `[[0, 1], [0, 1]]` is not `[0, 1]`.
 fn collapsed(value: &Value) -> Value {
-    match value.as_array().map(Vec::as_slice) {
-        Some([first, rest @ ..]) if rest.iter().all(|item| item == first) => collapsed(first),
+    match value.as_array().map(|items| items.iter().map(collapsed).collect::<Vec<_>>()) {
+        Some(items) if !items.is_empty() && items.iter().all(|item| *item == items[0]) => {
+            if items[0].is_number() { items[0].clone() } else { value.clone() }
+        }
         _ => value.clone(),
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use tile_compiler::names::snake_case;
 
-use super::super::keras::automatic_class;
+use super::super::keras::label;
 use super::config::{Argument, Call, Layer, Network, Source};
 use super::options;
 
@@ -65,25 +65,25 @@ fn capitalised(name: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_uppercase()) { name } else { format!("X{name}") }
 }
 
+/// The names that Keras gives models.
+const MODELS: [&str; 3] = ["sequential", "functional", "model"];
+
+/// Returns whether Keras made a name, of `base` and a number.
+fn is_numbered(name: &str, base: &str) -> bool {
+    let is_number = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    name.strip_prefix(base).is_some_and(|rest| is_number(rest.trim_start_matches('_')))
+}
+
 /// Returns the name that a user gave a layer, without characters that a path cannot have.
 fn given_name(layer: &Layer) -> Option<String> {
-    let class = snake_case(&layer.class);
-    let of_model = ["sequential", "functional", "model"]
-        .contains(&layer.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_'));
     let is_automatic = match layer.network {
-        Some(_) => of_model,
-        None => {
-            automatic_class(&layer.name) == Some(&class)
-                || layer.name.strip_prefix(&class).is_some_and(|rest| {
-                    rest.trim_start_matches('_').bytes().all(|byte| byte.is_ascii_digit())
-                })
-        }
+        Some(_) => MODELS.iter().any(|base| is_numbered(&layer.name, base)),
+        None => is_numbered(&layer.name, &label(&layer.class)),
     };
     let clean = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = layer.name.chars().map(clean).collect();
-    let name =
-        if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("x{name}") };
-    (!is_automatic && !layer.name.is_empty()).then_some(name)
+    let start = if name.starts_with(|c: char| c.is_ascii_alphabetic()) { "" } else { "x" };
+    (!is_automatic && !name.is_empty()).then(|| format!("{start}{name}"))
 }
 
 /// The definitions written so far.
@@ -107,9 +107,8 @@ impl Definitions {
                 nested.insert(number, self.add(inner, "layer"));
             }
         }
-        let name = network.name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
-        let is_automatic = ["sequential", "functional", "model"].contains(&name);
-        let name = self.names.free(&capitalised(if is_automatic { name } else { &network.name }));
+        let automatic = MODELS.iter().find(|base| is_numbered(&network.name, base));
+        let name = self.names.free(&capitalised(automatic.unwrap_or(&network.name.as_str())));
         let mut body = Body::new(network, &nested);
         body.names.given.clone_from(&self.names.given);
         let header = body.header();
@@ -210,8 +209,7 @@ impl<'n> Body<'n> {
         let mut header = Vec::new();
         self.names.free("N");
         for (at, port) in ports.iter().enumerate() {
-            let automatic = port.name.trim_start_matches("input_layer").trim_start_matches('_');
-            let name = if automatic.bytes().all(|byte| byte.is_ascii_digit()) {
+            let name = if is_numbered(&port.name, "input_layer") {
                 several(ports.len(), "X", at)
             } else {
                 capitalised(&port.name)
@@ -282,6 +280,10 @@ impl<'n> Body<'n> {
     /// Writes a call: a part of a chain, or a statement.
     fn call(&mut self, number: usize) {
         let call = &self.network.calls[number];
+        let named = call.named.iter().map(|(_, argument)| argument);
+        if call.arguments.iter().chain(named).any(Argument::has_constant) {
+            return self.fault(call.layer, "one of its arguments is neither a tensor nor a number");
+        }
         let chain = match self.operation(call) {
             Some(text) => vec![(text, None)],
             None if is_function(&self.network.layers[call.layer]) => {
@@ -289,12 +291,10 @@ impl<'n> Body<'n> {
                 return self.fault(call.layer, what);
             }
             None => {
-                let named = match self.named_arguments(call) {
-                    Ok(named) => named,
-                    Err(what) => return self.fault(call.layer, &what),
-                };
-                let callee = match self.callee(call.layer) {
-                    Ok(callee) => callee,
+                let named = self.named_arguments(call);
+                let written = named.and_then(|named| Ok((self.callee(call.layer)?, named)));
+                let (callee, named) = match written {
+                    Ok(written) => written,
                     Err(what) => return self.fault(call.layer, &what),
                 };
                 self.chain(call, callee, named)
@@ -433,6 +433,8 @@ impl<'n> Body<'n> {
         for (name, argument) in &call.named {
             let tensor = if name == "attention_mask" { "Mask".into() } else { capitalised(name) };
             match argument {
+                // `model.predict` sets it, whatever it is here.
+                _ if name == "training" => {}
                 Argument::Value(Value::Null | Value::Bool(false)) => {}
                 Argument::Value(value @ (Value::Bool(_) | Value::Number(_))) if has(name) => {
                     named.push(format!("{name} = {value}"));
