@@ -204,7 +204,9 @@ impl CompiledSteps {
 
     /// Returns the session of the active step.
     pub fn into_session(mut self) -> Option<Session> {
-        self.steps.pop().filter(|_| self.running).map(|step| step.session)
+        let mut session = self.steps.pop().filter(|_| self.running)?.session;
+        session.layers = self.layers;
+        Some(session)
     }
 
     /// Activates the last step, and sets its weights.

@@ -172,7 +172,10 @@ impl Walk<'_> {
             if let Ok(title) = group.attribute("name").and_then(|name| name.read_string()) {
                 self.found.titles.insert(layer.trim_end_matches('/').to_owned(), title);
             }
-            for dataset in datasets {
+            // A SpectralNormalization has its layer's kernel among its own variables, too.
+            let class = layer.trim_end_matches(|c: char| "/_".contains(c) || c.is_ascii_digit());
+            let doubled = class.ends_with("spectral_normalization") && datasets.len() == 2;
+            for dataset in datasets.into_iter().filter(|one| !doubled || one.name() != "0") {
                 let name = join(dataset.name());
                 if let Some(ty) =
                     self.tensor_type(&dataset).map_err(|what| format!("`{name}`: {what}"))?

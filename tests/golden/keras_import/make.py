@@ -142,7 +142,7 @@ def nested():
     x = keras.Input((4,))
     h = layers.Dense(3, activation="relu")(x)
     parts = keras.Model(x, [h, layers.Dense(2)(h)], name="parts")
-    inner = keras.Sequential([keras.Input((3,)), layers.Dense(3), keras.Sequential([layers.Dense(3), layers.BatchNormalization()])])
+    inner = keras.Sequential([keras.Input((3,)), layers.Dense(3), keras.Sequential([layers.SpectralNormalization(layers.Dense(3)), layers.BatchNormalization()])])
     y = keras.Input((4,))
     first, second = parts(y)
     return keras.Model(y, layers.Concatenate()([inner(first), second]))

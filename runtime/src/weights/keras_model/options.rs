@@ -2,7 +2,6 @@
 //! library's defaults are omitted.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
@@ -31,33 +30,8 @@ static LIBRARY_DEFINITIONS: LazyLock<HashMap<String, Function>> = LazyLock::new(
 });
 
 /// The words of the language with small letters.
-const WORDS: [&str; 25] = [
-    "adapt",
-    "along",
-    "default",
-    "else",
-    "false",
-    "for",
-    "function",
-    "if",
-    "import",
-    "in",
-    "layer",
-    "loss",
-    "metric",
-    "model",
-    "no_defract",
-    "none",
-    "optimizer",
-    "param",
-    "scan",
-    "state",
-    "train",
-    "training",
-    "true",
-    "update",
-    "yield",
-];
+const WORDS: &str = "adapt along default else false for function if import in layer loss metric \
+    model no_defract none optimizer param scan state train training true update yield";
 
 /// Returns the library's definition of a name.
 pub fn definition(name: &str) -> Option<&'static Function> {
@@ -71,7 +45,7 @@ fn is_function(name: &str) -> bool {
 
 /// Returns whether a name has a meaning in every program.
 pub fn is_taken(name: &str) -> bool {
-    is_function(name) || WORDS.contains(&name)
+    is_function(name) || WORDS.split_whitespace().any(|word| word == name)
 }
 
 /// Options whose lists have an item for each axis. One number stands for equal items.
@@ -151,14 +125,17 @@ fn simplify(class: &str, config: &mut Map<String, Value>, built: &Value) {
     if class == "Bidirectional" {
         // Bidirectional layers set it here, too.
         for layer in ["layer", "backward_layer"] {
-            let layer = config.get_mut(layer).and_then(|layer| layer["config"].as_object_mut());
+            let layer = config.get_mut(layer).and_then(|layer| layer.get_mut("config"));
+            let layer = layer.and_then(Value::as_object_mut);
             layer.and_then(|layer| layer.remove("zero_output_for_mask"));
         }
         let opposite = |layer: &Value| {
-            let mut layer = layer.clone();
-            let backwards = layer["config"]["go_backwards"] == true;
-            layer["config"]["go_backwards"] = Value::from(!backwards);
-            plain(&layer)
+            let mut layer = plain(layer);
+            let backwards = layer["config"]["go_backwards"] != true;
+            if let Some(Value::Object(config)) = layer.get_mut("config") {
+                config.insert("go_backwards".into(), Value::from(backwards));
+            }
+            layer
         };
         if config.get("layer").map(opposite) == config.get("backward_layer").map(plain) {
             config.remove("backward_layer");
@@ -301,9 +278,7 @@ fn default_text(name: &str, default: &Expr) -> String {
             if equal && BY_AXIS.contains(&name) && !items.is_empty() {
                 return items[0].clone();
             }
-            let mut text = String::new();
-            let _ = write!(text, "[{}]", items.join(", "));
-            text
+            format!("[{}]", items.join(", "))
         }
         _ => String::new(),
     }
@@ -311,12 +286,10 @@ fn default_text(name: &str, default: &Expr) -> String {
 
 /// Returns whether two texts are the same value.
 fn is_same(given: &str, default: &str) -> bool {
-    let linear = |text: &str| ["linear", "none"].contains(&text);
     match (given.parse::<f64>(), default.parse::<f64>()) {
         (Ok(given), Ok(default)) => given == default,
-        _ => {
-            given.trim_matches('"') == default.trim_matches('"')
-                || (given == "linear" && linear(default))
-        }
+        // A layer without an activation is linear.
+        _ if given == "linear" => ["linear", "none"].contains(&default),
+        _ => given.trim_matches('"') == default.trim_matches('"'),
     }
 }
