@@ -1,9 +1,9 @@
-//! `tilec import MODEL.onnx -o MODEL.tile`: converts an ONNX file to a Tile program with a file of
-//! weights beside it.
+//! `tilec import FILE -o MODEL.tile`: converts an ONNX file or a Keras model to a Tile program with
+//! a file of weights beside it.
 
 use std::path::PathBuf;
 
-use tile_runtime::Device;
+use tile_runtime::{Device, TileProgram};
 
 use crate::inputs::Inputs;
 use crate::source::Source;
@@ -11,8 +11,8 @@ use crate::terminal::{Failure, Terminal, has_extension, is_same_file, print, wri
 
 #[derive(clap::Args)]
 pub struct Import {
-    /// An ONNX file
-    #[arg(value_name = "FILE.onnx")]
+    /// An ONNX file, or a model that Keras 3 saved
+    #[arg(value_name = "FILE.onnx|FILE.keras")]
     file: PathBuf,
     /// Write the program to this file, and its weights beside it, as .safetensors [default: print
     /// the program]
@@ -24,15 +24,8 @@ pub struct Import {
 
 /// Writes the program and its weights, or prints the program.
 pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::open(&arguments.file, terminal)?;
-    if !source.model.is_onnx() {
-        return Err(Failure::input(format!("{} is no .onnx file", arguments.file.display())));
-    }
-    let device = Device::cpu();
-    let inputs = arguments.inputs.with_assumed(&source.model, terminal);
-    let failed = |error| source.failed(&error);
-    let imported =
-        inputs.builder(&source, &device, &inputs.read(&source)?)?.import().map_err(failed)?;
+    let imported = converted(arguments, terminal)?;
+    let failed = |error| terminal.failure(&error, &arguments.file);
     let name = arguments
         .file
         .file_name()
@@ -81,4 +74,28 @@ pub fn import(arguments: &Import, terminal: &Terminal) -> Result<(), Failure> {
     write_file(output, head + imported.text())?;
     terminal.note(&format!("wrote {}", output.display()));
     Ok(())
+}
+
+/// Converts the file.
+fn converted(arguments: &Import, terminal: &Terminal) -> Result<TileProgram, Failure> {
+    let file = &arguments.file;
+    let has_ending =
+        |ending: &str| file.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
+    if has_ending("keras") {
+        if !arguments.inputs.is_empty() {
+            return Err(Failure::usage(
+                "a Keras model has the sizes of its inputs: leave out the options about inputs",
+            ));
+        }
+        return TileProgram::of_keras(file).map_err(|error| terminal.failure(&error, file));
+    }
+    if !has_ending("onnx") {
+        let what = format!("{} is no .onnx or .keras file", file.display());
+        return Err(Failure::input(what));
+    }
+    let source = Source::open(file, terminal)?;
+    let device = Device::cpu();
+    let inputs = arguments.inputs.with_assumed(&source.model, terminal);
+    let builder = inputs.builder(&source, &device, &inputs.read(&source)?)?;
+    builder.import().map_err(|error| source.failed(&error))
 }

@@ -31,6 +31,13 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// Returns whether no option is given.
+    pub fn is_empty(&self) -> bool {
+        let Sizes { shape, dim, entry, set } = &self.sizes;
+        let has_sizes = !shape.is_empty() || !dim.is_empty() || !set.is_empty();
+        self.input.is_empty() && entry.is_none() && !has_sizes
+    }
+
     /// Returns the files that `--input` reads.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.input.iter().filter_map(|(_, input)| match input {

@@ -83,7 +83,7 @@ enum Command {
     Predict(predict::Predict),
     /// Find the fastest schedules for a program's kernels on a device by measuring
     Tune(tune::Tune),
-    /// Convert an ONNX file to a Tile program with a file of weights
+    /// Convert an ONNX file or a Keras model to a Tile program with a file of weights
     Import(import::Import),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),

@@ -227,8 +227,9 @@ pub fn loses_nothing(read: &[&Path], written: &[&Path]) -> Result<(), Failure> {
 
 /// Checks that the file name for an option has one of these extensions.
 pub fn has_extension(option: &str, path: &Path, extensions: &[&str]) -> Result<(), Failure> {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    if extensions.contains(&extension) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = |extension: &str| name.strip_suffix(extension)?.strip_suffix('.');
+    if extensions.iter().any(|extension| stem(extension).is_some_and(|stem| !stem.is_empty())) {
         return Ok(());
     }
     let wanted =

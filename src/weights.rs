@@ -15,9 +15,9 @@ use crate::terminal::Terminal;
 /// The files with the weights of a program.
 #[derive(clap::Args)]
 pub struct WeightsOptions {
-    /// The weights: a .safetensors or .npz file, the .safetensors.index.json of several, an .h5
-    /// file of Keras, or a .pt file of PyTorch. `PATH=FILE` fills the layer at PATH alone, and
-    /// `FILE#PART` takes the entries at PART of the file alone
+    /// The weights: a .safetensors or .npz file, the .safetensors.index.json of several, an .h5 or
+    /// .keras file of Keras, or a .pt file of PyTorch. `PATH=FILE` fills the layer at PATH alone,
+    /// and `FILE#PART` takes the entries at PART of the file alone
     #[arg(id = "weights", long = "weights", value_name = "[PATH=]FILE[#PART]",
           value_parser = OsStringValueParser::new().map(|text| WeightsSource::parse(&text)))]
     sources: Vec<WeightsSource>,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use common::golden::{path, render};
 use insta::assert_snapshot;
 use tile_runtime::train::Arrays;
-use tile_runtime::weights::{LoadOptions, WeightsFile};
+use tile_runtime::weights::{LoadOptions, WeightsFile, WeightsSource};
 use tile_runtime::{Device, Error, Model, Session, Tensor};
 
 const SEQUENTIAL: &str = "
@@ -155,6 +155,161 @@ fn layers_with_factors_take_the_kernels() {
             assert!((a - b).abs() <= 2e-6 * f64::max(1.0, b.abs()), "{name}: {a}, not {b}");
         }
     }
+}
+
+const MLP: &str = "
+model Mlp(X[N, 6]) -> (Y) {
+    Y = X |> Dense(8, activation = relu)
+        |> Dense(8, use_bias = false)
+        |> LeakyReLU(0.1)
+        |> Dense(8, activation = ELU(0.5))
+        |> Dense(3, activation = softmax);
+}";
+
+const COMPRESSED: &str = "
+model Network(X[N, T]) -> (Y) {
+    A = X |> Embedding(11, 4)
+        |> Bidirectional(LSTM(3, return_sequences = true))
+        |> Bidirectional(GRU(3, return_sequences = true), merge_mode = \"sum\")
+        |> TimeDistributed(Dense(4, activation = tanh));
+    Y = A |> GRU(4, return_sequences = true, reset_after = false) |> SimpleRNN(3) |> Dense(2);
+}";
+
+/// Whole models, `.keras`: as Keras writes them, and compressed. golden/keras_import/make.py made
+/// them.
+#[test]
+fn whole_models() {
+    let base = MLP.replace("model Mlp(", "layer Mlp()(");
+    let in_part =
+        format!("{base} model Network(X[N, 6]) -> (Y) {{ base = Mlp(); Y = X |> base; }}");
+    let file = |name: &str| path(&format!("keras_import/{name}.keras"));
+    let arrays = |name: &str| {
+        let mut file = WeightsFile::open(path(&format!("keras_import/{name}.npz"))).unwrap();
+        (file.read(0).unwrap(), file.read(1).unwrap())
+    };
+    for (name, program, target) in
+        [("mlp", MLP, None), ("mlp", &in_part, Some("base")), ("lstm", COMPRESSED, None)]
+    {
+        let (x, y) = arrays(name);
+        let mut session = session(program, &x);
+        let source =
+            WeightsSource { target: target.map(str::to_owned), ..WeightsSource::new(file(name)) };
+        session.load_with(&LoadOptions::new([source])).unwrap();
+        let found = session.run([("X", x)]).unwrap().remove("Y").unwrap();
+        assert!(found.to_f64s().iter().zip(y.to_f64s()).all(|(a, b)| (a - b).abs() < 2e-6));
+    }
+    let (x, y) = arrays("mlp");
+    let program = MLP.to_owned() + " train Mlp { loss = MeanSquaredError(); optimizer = SGD(); }";
+    let mut trainer = Model::compile(&program).unwrap().trainer(&Device::cpu()).build().unwrap();
+    trainer.load(file("mlp")).unwrap();
+    let data = Arrays::new(x, y.clone()).unwrap();
+    let found = trainer.predict(&data, 2).unwrap().remove("Y").unwrap();
+    assert!(found.to_f64s().iter().zip(y.to_f64s()).all(|(a, b)| (a - b).abs() < 2e-6));
+}
+
+/// Returns the missing weights and the unused entries of a file.
+fn in_part(name: &str, program: &str, options: (bool, bool)) -> Result<String, Error> {
+    let mut session = session(program, &array(name, "x"));
+    let options = LoadOptions::file(weights(name)).partial(options.0).allow_extra(options.1);
+    let report = session.load_with(&options)?;
+    let unused: Vec<String> = report.unused.into_iter().flat_map(|(_, names)| names).collect();
+    Ok(format!("missing {}; unused {}", report.missing.join(" "), unused.join(" ")))
+}
+
+const PARTIAL: (bool, bool) = (true, false);
+const EXTRA: (bool, bool) = (false, true);
+const BOTH: (bool, bool) = (true, true);
+
+/// With `--partial` and `--allow-extra`, whole layers may have no counterpart: those of a shape
+/// that the other side has not, and those that names tell from the others of their shape.
+#[test]
+fn layers_without_a_counterpart() {
+    let longer = SEQUENTIAL.replace("Dense(2)", "Dense(2) |> Dense(3, use_bias = false)");
+    let shorter = SEQUENTIAL.replace("|> Dense(2)", "");
+    let wider = SEQUENTIAL.replace("Dense(2)", "Dense(3)");
+    let named = BRANCHES.replace("|> relu", "|> Dense(4, name = middle)");
+    let first = BRANCHES.replace("|> relu |> Dense(4, name = last)", "");
+    let block = TRANSFORMER.replace("Dense(2)", "Dense(9) |> LayerNormalization() |> Dense(2)");
+    let all = [
+        ("sequential", &longer, PARTIAL),
+        ("sequential", &shorter, EXTRA),
+        ("sequential", &wider, BOTH),
+        ("branches", &named, PARTIAL),
+        ("branches", &first, EXTRA),
+        ("transformer", &block, BOTH),
+    ];
+    let all = all.map(|(name, program, options)| in_part(name, program, options).unwrap());
+    assert_snapshot!(all.join("\n"), @"
+    missing dense_1.Kernel; unused 
+    missing ; unused layers/dense_12/vars/0 layers/dense_12/vars/1
+    missing dense.Kernel dense.Bias; unused layers/dense_12/vars/0 layers/dense_12/vars/1
+    missing middle.Kernel middle.Bias; unused 
+    missing ; unused layers/dense_1/vars/0 layers/dense_1/vars/1
+    missing dense.Kernel dense.Bias layer_normalization.Gamma layer_normalization.Beta dense_1.Kernel dense_1.Bias; unused head/vars/0 head/vars/1
+    ");
+    // The layers that have a counterpart are loaded: the tail alone is missing.
+    let (x, y) = (array("sequential", "x"), array("sequential", "y"));
+    let headed = SEQUENTIAL
+        .replace("-> (Y)", "-> (Y, Z)")
+        .replace("Dense(2);", "Dense(2); Z = Y |> Dense(3);");
+    let mut session = session(&headed, &x);
+    session.load_with(&LoadOptions::file(weights("sequential")).partial(true)).unwrap();
+    session.initialise(1).unwrap();
+    let found = session.run([("X", x)]).unwrap().remove("Y").unwrap();
+    assert!(found.to_f64s().iter().zip(y.to_f64s()).all(|(a, b)| (a - b).abs() < 2e-6));
+}
+
+/// Nothing is guessed: layers of the same shape without names, of which one side has more; and the
+/// options are needed, each for its side.
+#[test]
+fn layers_that_may_be_missing() {
+    let refused = |name: &str, program: &str, options: (bool, bool)| {
+        in_part(name, program, options)
+            .unwrap_err()
+            .to_string()
+            .replace(&weights(name).display().to_string(), "FILE")
+    };
+    let longer = SEQUENTIAL.replace("Dense(2)", "Dense(2) |> Dense(3)");
+    let unnamed = BRANCHES.replace("|> relu", "|> Dense(4)").replace(", name = first", "");
+    let all = [
+        refused("sequential", &longer, (false, false)),
+        refused("sequential", &longer, EXTRA),
+        refused("sequential", &SEQUENTIAL.replace("|> Dense(2)", ""), PARTIAL),
+        refused("sequential", &SEQUENTIAL.replace("Dense(2)", "Dense(3)"), PARTIAL),
+        refused("branches", &unnamed, BOTH),
+    ];
+    assert_snapshot!(all.join("\n"), @"
+    FILE: it does not have the program's layers, by the shapes of their weights:
+      in the program:
+        `dense_1`: f32[2, 3], f32[3]
+      in the file:
+        nothing
+      help: pass `--partial` to initialise what the file lacks
+    FILE: it does not have the program's layers, by the shapes of their weights:
+      in the program:
+        `dense_1`: f32[2, 3], f32[3]
+      in the file:
+        nothing
+      help: pass `--partial` to initialise what the file lacks
+    FILE: it does not have the program's layers, by the shapes of their weights:
+      in the program:
+        nothing
+      in the file:
+        `layers/dense_12`, `dense_12` in Keras: f32[6, 2], f32[2]
+      help: pass `--allow-extra` to leave out what the program does not have
+    FILE: it does not have the program's layers, by the shapes of their weights:
+      in the program:
+        `dense`: f32[6, 3], f32[3]
+      in the file:
+        `layers/dense_12`, `dense_12` in Keras: f32[6, 2], f32[2]
+      help: pass `--allow-extra` to leave out what the program does not have
+    FILE: these layers have weights of the same shapes, the file and the program have different numbers of them, and their names do not tell which are missing; give them the same names in Keras and here:
+      in the program:
+        `dense`: f32[4, 4], f32[4]
+        `dense_1`: f32[4, 4], f32[4]
+      in the file:
+        `layers/dense`, `first` in Keras: f32[4, 4], f32[4]
+    ");
 }
 
 fn refused(name: &str, program: &str) -> String {

@@ -15,7 +15,7 @@ use tile_lang::Program;
 use tile_lang::ast::DimKind;
 use tile_runtime::data::{folder, picture};
 use tile_runtime::weights::{LoadOptions, WeightsFile};
-use tile_runtime::{DType, Declared, Device, Model, Session, Tensor, TensorType};
+use tile_runtime::{DType, Declared, Device, Model, Session, Tensor, TensorType, TileProgram};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -146,6 +146,16 @@ pub fn torch(bytes: &[u8]) {
         .partial(true)
         .allow_extra(true);
     let _ = SESSION.with_borrow_mut(|session| session.load_with(&options));
+}
+
+/// Converts a model of Keras with this configuration. Its archive has no weights.
+pub fn keras_model(config: &[u8]) {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    archive.start_file("config.json", options).expect("an entry of the archive");
+    archive.write_all(config).expect("the content of the entry");
+    let path = file("m.keras", &archive.finish().expect("the archive").into_inner());
+    let _ = TileProgram::of_keras(path);
 }
 
 fn network() -> Session {

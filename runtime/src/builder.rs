@@ -142,8 +142,9 @@ impl SessionBuilder<'_> {
         if let Some(foreign) = self.model.foreign.clone() {
             return foreign.build(&self);
         }
-        let Network { graph, initial, .. } = self.lowered()?;
+        let Network { graph, initial, layers, .. } = self.lowered()?;
         let mut session = self.session(graph).await?;
+        session.layers = layers.into_iter().map(|layer| (layer.path, layer.class)).collect();
         session.keep_initial(initial);
         let SessionBuilder { model, device, entry, bindings, limits, .. } = self;
         session.origin =

@@ -63,6 +63,10 @@ pub enum Error {
     /// Has one sentence for each fault.
     #[error("{}", what.join("\n"))]
     Onnx { what: Vec<String> },
+    /// A Keras model cannot be read, or has layers or options that the library lacks. Has one
+    /// sentence for each fault.
+    #[error("{}", what.join("\n"))]
+    Keras { what: Vec<String> },
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
@@ -131,6 +135,7 @@ impl Error {
             | Error::Weights(_)
             | Error::Npy(_)
             | Error::Onnx { .. }
+            | Error::Keras { .. }
             | Error::Data { .. }
             | Error::Read { .. } => Blame::Input,
             Error::NoDevice { .. }
@@ -149,7 +154,7 @@ impl Error {
             Error::Program { sources, diagnostics } => {
                 tile_lang::render(diagnostics, &sources.clone().named(name), color)
             }
-            Error::Onnx { what } => {
+            Error::Onnx { what } | Error::Keras { what } => {
                 what.iter().map(|what| format!("error: {name}: {what}\n")).collect()
             }
             _ => format!("error: {self}\n"),

@@ -67,6 +67,8 @@ mod splitmix;
 mod staged;
 mod storage;
 mod store;
+#[cfg(any(feature = "keras", feature = "onnx"))]
+mod tile_program;
 mod trace;
 #[cfg(feature = "train")]
 pub mod train;
@@ -83,12 +85,12 @@ pub use device_info::DeviceInfo;
 pub use error::{Blame, Error, Source};
 pub use files::{Imports, read_program};
 pub use model::{Declared, Model};
-#[cfg(feature = "onnx")]
-pub use onnx::TileProgram;
 pub use session::{Outputs, Session};
 pub use tile_compiler::dtype::{DType, Scalar};
 pub use tile_compiler::lower::{Network, Setting};
 pub use tile_compiler::plan::{Cost, Plan};
 pub use tile_compiler::tensor::{Tensor, TensorType};
 pub use tile_lang::Limits;
+#[cfg(any(feature = "keras", feature = "onnx"))]
+pub use tile_program::TileProgram;
 pub use trace::{TimedLaunch, Trace};

@@ -17,6 +17,7 @@ use crate::files::{Allowance, open_file, read_file};
 use crate::model::{Declared, Foreign, Model};
 use crate::session::Session;
 use crate::staged::Staged;
+use crate::tile_program::TileProgram;
 
 impl From<OnnxError> for Error {
     fn from(OnnxError(what): OnnxError) -> Error {
@@ -147,7 +148,12 @@ impl SessionBuilder<'_> {
         let Some(onnx) = self.model.onnx() else {
             return Err(Error::Onnx { what: vec!["it is no ONNX file".into()] });
         };
-        Ok(TileProgram::new(onnx.clone(), onnx.import(&self.given()?, None)?))
+        let (file, imported) = (onnx.clone(), onnx.import(&self.given()?, None)?);
+        let (text, weights) = imported.program();
+        let (paths, stored): (Vec<String>, Vec<Stored>) = weights.into_iter().unzip();
+        let read =
+            move |number: usize| Ok(imported.stored(&stored[number], &|part| file.read(part))?);
+        Ok(TileProgram { text, paths, read: Box::new(read) })
     }
 
     /// Returns the known properties of the inputs of an ONNX file.
@@ -177,43 +183,5 @@ impl SessionBuilder<'_> {
             return refuse(format!("an ONNX file has no hyper-parameters, and `{name}` is given"));
         }
         Ok(given)
-    }
-}
-
-/// An ONNX file converted to a Tile program, with its weights.
-pub struct TileProgram {
-    file: OnnxFile,
-    imported: Imported,
-    text: String,
-    /// The weights, by their names in the program.
-    weights: Vec<(String, Stored)>,
-}
-
-impl TileProgram {
-    fn new(file: OnnxFile, imported: Imported) -> TileProgram {
-        let (text, weights) = imported.program();
-        TileProgram { file, imported, text, weights }
-    }
-
-    /// Returns the text of the program, which is one model.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Returns whether the program has weights.
-    pub fn has_weights(&self) -> bool {
-        !self.weights.is_empty()
-    }
-
-    /// Reads the weights, by their names in the program.
-    ///
-    /// # Errors
-    /// Fails if a weight cannot be read.
-    pub fn weights(&self) -> Result<Vec<(String, Tensor)>, Error> {
-        let read = |(name, stored): &(String, Stored)| {
-            let tensor = self.imported.stored(stored, &|part| self.file.read(part))?;
-            Ok((name.clone(), tensor))
-        };
-        self.weights.iter().map(read).collect()
     }
 }

@@ -30,6 +30,8 @@ pub struct Session {
     executable: Box<dyn Executable>,
     /// The graph of the weights' initial values: see [`Network::initial`].
     initial: Graph,
+    /// The paths and classes of the program's layers, in the order of their application.
+    pub(crate) layers: Vec<(String, String)>,
     /// The program that the session was made from.
     pub(crate) origin: Option<Origin>,
 }
@@ -65,6 +67,7 @@ impl Session {
             outputs,
             executable,
             initial: Graph::default(),
+            layers: Vec::new(),
             origin: None,
         }
     }

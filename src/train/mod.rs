@@ -55,7 +55,8 @@ pub struct Train {
     seed: Option<u64>,
     #[command(flatten)]
     weights: WeightsOptions,
-    /// Write the weights to this file after each epoch, with the state for `--resume`
+    /// Write the weights to this file after each epoch, with the state for `--resume`; to a
+    /// .weights.h5 file the weights alone, for Keras
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Continue the run that saved this file
@@ -324,7 +325,7 @@ impl Validated {
 fn outputs<'a>(arguments: &'a Train) -> Result<(), Failure> {
     arguments.sizes.refuse_shapes("train")?;
     arguments.watch.check()?;
-    let weights: &[&str] = &["safetensors", "npz"];
+    let weights: &[&str] = &["safetensors", "npz", "weights.h5"];
     let named = [
         ("--save", &arguments.save, weights),
         ("--save-best", &arguments.watch.save_best, weights),
@@ -477,10 +478,13 @@ fn stopped(trainer: &mut Trainer, arguments: &Train, terminal: &Terminal) -> Res
     match &arguments.save {
         Some(path) => {
             trainer.save(path)?;
-            terminal.note(&format!(
-                "stopped; `--resume {}` goes on from the epoch that was begun",
-                path.display()
-            ));
+            let (is_for_keras, path) = (path.extension() == Some("h5".as_ref()), path.display());
+            terminal.note(&match is_for_keras {
+                true => format!("stopped; the weights are in {path}"),
+                false => {
+                    format!("stopped; `--resume {path}` goes on from the epoch that was begun")
+                }
+            });
         }
         None => terminal.note("stopped; with `--save` there would be a file to resume from"),
     }

@@ -10,6 +10,7 @@ mod families;
 mod files;
 mod folders;
 mod in_turn;
+mod keras;
 mod mistakes;
 mod onnx;
 mod pictures;

@@ -52,7 +52,7 @@ fn an_imported_model_runs_with_its_weights() {
     tilec(["import", "tests/golden/onnx/attention.onnx", "-o", file]).ok();
     let run = tilec(["import", file]);
     assert_eq!(run.code, 1);
-    assert!(run.err.contains("attention.tile is no .onnx file"), "{}", run.err);
+    assert!(run.err.contains("attention.tile is no .onnx or .keras file"), "{}", run.err);
 }
 
 #[test]

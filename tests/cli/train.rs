@@ -142,8 +142,8 @@ fn what_cannot_be_written_is_refused_before_training() {
     let case = Case::new("train_paths");
     for (options, code, said) in [
         ("--save @none/x.npz", 1, "cannot write"),
-        ("--save-best @x.h5", 2, "ends in .safetensors or .npz"),
-        ("--save @noext", 2, "ends in .safetensors or .npz"),
+        ("--save-best @x.h5", 2, "ends in .safetensors or .npz or .weights.h5"),
+        ("--save @noext", 2, "ends in .safetensors or .npz or .weights.h5"),
         ("--plot @none/x.svg", 1, "cannot write"),
         ("--plot @x.png", 2, "ends in .svg"),
         ("--log @none/x.jsonl", 1, "cannot write"),

@@ -96,7 +96,7 @@ fn a_file_that_does_not_fit_is_told_of_as_a_whole() {
       `head.Kernel`, f32[5, 2], is missing
       `haed.Kernel`, f32[4, 3], is no weight of the program; did you mean `head.Kernel`?
     ");
-    assert_snapshot!(run("tests/golden/weights/X.npy"), @"error: tests/golden/weights/X.npy: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .pt, .pth, .h5 or .hdf5");
+    assert_snapshot!(run("tests/golden/weights/X.npy"), @"error: tests/golden/weights/X.npy: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .pt, .pth, .h5, .hdf5 or .keras");
     assert_snapshot!(run("tests/golden/weights/outside.safetensors.index.json"), @"error: tests/golden/weights/outside.safetensors.index.json: this is not a valid index of safetensors files: `../network.safetensors` is no safetensors file beside it");
     let broken = empty_folder("weights-broken").join("broken.safetensors");
     let broken_as = |bytes: &[u8]| {

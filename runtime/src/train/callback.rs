@@ -233,21 +233,30 @@ impl Callback for ReduceOnPlateau {
 pub struct Checkpoint {
     path: PathBuf,
     best_of: Option<Watch>,
+    /// Whether the name of the file was checked.
+    is_checked: bool,
 }
 
 impl Checkpoint {
     /// Writes after each epoch.
     pub fn last(path: impl Into<PathBuf>) -> Checkpoint {
-        Checkpoint { path: path.into(), best_of: None }
+        Checkpoint { path: path.into(), best_of: None, is_checked: false }
     }
 
     /// Writes after each epoch in which the result improved.
     pub fn best(path: impl Into<PathBuf>, monitor: Monitor) -> Checkpoint {
-        Checkpoint { path: path.into(), best_of: Some(Watch::new(monitor)) }
+        Checkpoint { path: path.into(), best_of: Some(Watch::new(monitor)), is_checked: false }
     }
 }
 
 impl Callback for Checkpoint {
+    fn step(&mut self, state: &mut Progress) -> Result<(), Error> {
+        match std::mem::replace(&mut self.is_checked, true) {
+            true => Ok(()),
+            false => state.trainer().check_save(&self.path),
+        }
+    }
+
     fn resumed(&mut self, epoch: &Epoch) {
         if let Some(watch) = &mut self.best_of {
             watch.was_best(epoch);

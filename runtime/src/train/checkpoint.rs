@@ -51,15 +51,26 @@ pub(super) fn saved_entry(path: &Path, name: &str) -> Result<Option<Tensor>, Err
     number.map(|number| file.read(number).map_err(Error::Weights)).transpose()
 }
 
+/// Returns whether a file has a name of Keras' files.
+fn is_of_keras(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "h5" || ending == "hdf5")
+}
+
 impl Trainer {
     /// Writes the model's weights to a .safetensors or .npz file, with the names of the classes and
     /// the description of the data, and after training also the optimizer's weights and the
     /// progress. [`crate::Session::load`] reads the model's weights from it.
     ///
+    /// To a .weights.h5 file it writes the model's weights alone, as Keras does for a model of the
+    /// same layers in the same order.
+    ///
     /// # Errors
-    /// [`Error::Weights`] if the file cannot be written.
+    /// [`Error::Weights`] if the file cannot be written, or as [`Trainer::check_save`].
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.wait()?;
+        if is_of_keras(path.as_ref()) {
+            return self.save_for_keras(path.as_ref());
+        }
         let mut tensors: Vec<(String, Tensor)> = Vec::new();
         // Within an epoch, the counts of the metrics are saved, too.
         let is_saved = |weight: &&&Weight| weight.role != Role::Metric || self.seen > 0;
@@ -93,6 +104,37 @@ impl Trainer {
             tensors.extend(json_entry(DATA, self.data.to_json()));
         }
         weights::write(path.as_ref(), &tensors)
+    }
+
+    fn save_for_keras(&mut self, path: &Path) -> Result<(), Error> {
+        self.check_save(path)?;
+        let mut tensors: Vec<(String, Tensor)> = Vec::new();
+        for weight in self.steps.weights().iter().filter(|weight| weight.role == Role::Model) {
+            tensors
+                .extend(self.steps.value(&weight.path)?.map(|value| (weight.path.clone(), value)));
+        }
+        weights::write_model(path, &self.steps.layers, tensors)
+    }
+
+    /// Checks that [`Trainer::save`] can write a file of this name, as soon as the model is
+    /// compiled.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] for a name with another ending, and for a file of Keras if several models
+    /// are trained, or Keras lacks the layer of a weight.
+    pub fn check_save(&self, path: &Path) -> Result<(), Error> {
+        let all = self.steps.weights();
+        let in_turn = self.in_turn();
+        if is_of_keras(path) && (in_turn.len() > 1 || all.is_empty()) {
+            let what = if all.is_empty() {
+                "the model is not compiled before the first step; help: save to .safetensors"
+            } else {
+                "several models are trained, and a file of Keras has one; help: save to .safetensors"
+            };
+            return Err(Error::Weights(weights::error(path, what)));
+        }
+        let of_model = all.iter().filter(|weight| weight.role == Role::Model);
+        weights::check_model(path, &self.steps.layers, of_model.map(|weight| weight.path.as_str()))
     }
 
     /// Loads the model's weights from a file. The optimizer starts afresh.

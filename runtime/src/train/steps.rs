@@ -73,6 +73,8 @@ pub struct CompiledSteps {
     known: Vec<Vec<Weight>>,
     /// Values to set, for example from a file.
     given: HashMap<String, Tensor>,
+    /// The paths and classes of the layers of the first program, in the order of their application.
+    pub layers: Vec<(String, String)>,
     /// The weights that the active step lacks, or all if no step is active.
     store: Store,
     /// Whether the last step is active.
@@ -202,7 +204,9 @@ impl CompiledSteps {
 
     /// Returns the session of the active step.
     pub fn into_session(mut self) -> Option<Session> {
-        self.steps.pop().filter(|_| self.running).map(|step| step.session)
+        let mut session = self.steps.pop().filter(|_| self.running)?.session;
+        session.layers = self.layers;
+        Some(session)
     }
 
     /// Activates the last step, and sets its weights.
@@ -254,8 +258,8 @@ impl CompiledSteps {
 
     /// Replaces all weights with the values of files.
     pub fn load(&mut self, loaded: Loaded) -> Result<(), Error> {
-        let known = std::mem::take(&mut self.known);
-        *self = CompiledSteps { known, ..CompiledSteps::within(self.store.limit) };
+        let (known, layers) = (std::mem::take(&mut self.known), std::mem::take(&mut self.layers));
+        *self = CompiledSteps { known, layers, ..CompiledSteps::within(self.store.limit) };
         let weights: Vec<Weight> = self.weights().into_iter().cloned().collect();
         let is_plain = loaded.files.iter().all(|file| loaded.is_plain(file));
         self.loaded = Some(loaded);
@@ -326,7 +330,10 @@ impl CompiledSteps {
         let program = &programs[key.program];
         let (network, inputs) = network(programs, &key)?;
         self.check_shared(programs, key.program, &network.weights)?;
-        let Network { graph, weights, initial, adapts, ranges, .. } = network;
+        let Network { graph, weights, initial, adapts, ranges, layers, .. } = network;
+        if key.program == 0 {
+            self.layers = layers.into_iter().map(|layer| (layer.path, layer.class)).collect();
+        }
         if let Some((name, _)) =
             graph.outputs.iter().find(|(name, _)| ["epoch", "seconds"].contains(&name.as_str()))
         {

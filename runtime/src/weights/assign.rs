@@ -284,7 +284,7 @@ fn named(
         }
     }
     let (numbers, entries) = rest;
-    let inner: Vec<String> = match &file.naming {
+    let inner: Vec<Option<String>> = match &file.naming {
         Naming::Keras(titles) => {
             let is_mapped: HashSet<&str> = named.iter().map(|(_, path)| path.as_str()).collect();
             let ours = wanted.iter().filter(|(path, _)| !is_mapped.contains(path.as_str()));
@@ -293,12 +293,15 @@ fn named(
             let titles = titles
                 .iter()
                 .filter_map(|(group, title)| Some((below(group, part)?.to_owned(), title.clone())));
-            keras::paths(&ours.collect::<Tensors>(), &entries, &titles.collect())
+            keras::paths(&ours.collect::<Tensors>(), &entries, &titles.collect(), options)
                 .map_err(|what| error(&file.source.file, what))?
         }
-        _ => entries.into_iter().map(|(name, _)| name).collect(),
+        _ => entries.into_iter().map(|(name, _)| Some(name)).collect(),
     };
-    named.extend(numbers.into_iter().zip(inner.iter().map(|path| joined(target, path))));
+    for (entry, path) in numbers.into_iter().zip(inner) {
+        let unused = || file.tensors[entry].0.clone();
+        named.push((entry, path.map_or_else(unused, |path| joined(target, &path))));
+    }
     let whole = |(entry, path)| Named {
         recipe: Recipe::whole(entry),
         path,

@@ -1,6 +1,6 @@
 //! Reads the weights of Keras 3, `.weights.h5`. The format is HDF5. Each layer is a group, and its
 //! variables are `vars/0`, `vars/1` in that group. Files of Keras 2 have another layout, which
-//! `keras2` reads.
+//! `keras2` reads. A whole model, `.keras`, is a zip archive with such a file.
 //!
 //! Invariants:
 //! - All tensors found are floats. Counters and seeds, which are integers, and optimizer state are
@@ -10,17 +10,19 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hdf5_reader::group::Group;
-use hdf5_reader::storage::{FileStorage, Storage, StorageBuffer};
+use hdf5_reader::storage::{BytesStorage, FileStorage, Storage, StorageBuffer};
 use hdf5_reader::{ByteOrder, Dataset, Datatype, Hdf5File};
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::TensorType;
+use zip::{CompressionMethod, ZipArchive};
 
-use super::{WeightsError, caused, error, keras2};
+use super::{Content, WeightsError, caused, error, keras2};
 use crate::files::Allowance;
 
 /// The tensors of a file.
@@ -33,20 +35,31 @@ pub struct Contents {
     pub titles: BTreeMap<String, String>,
 }
 
+impl From<Contents> for (Vec<(String, TensorType)>, Content) {
+    fn from(Contents { tensors, datasets, titles }: Contents) -> Self {
+        (tensors, Content::Keras(datasets, titles))
+    }
+}
+
 /// The maximum nesting depth of groups. Models are less deep.
 pub const DEEPEST: usize = 64;
+
+/// The name of the file of weights in an archive.
+const IN_ARCHIVE: &str = "model.weights.h5";
 
 /// A file that counts its reads. While it is opened the counts add up. Later each read is counted
 /// alone.
 struct Counted {
-    file: FileStorage,
+    file: Box<dyn Storage>,
+    /// The part of the file with the HDF5 file: its start and its length.
+    part: (u64, u64),
     allowance: Mutex<Allowance>,
     is_open: AtomicBool,
 }
 
 impl Storage for Counted {
     fn len(&self) -> u64 {
-        self.file.len()
+        self.part.1
     }
 
     fn read_range(
@@ -54,25 +67,71 @@ impl Storage for Counted {
         offset: u64,
         length: usize,
     ) -> Result<StorageBuffer, hdf5_reader::error::Error> {
+        let (start, whole) = self.part;
+        let available = whole.saturating_sub(offset);
+        if length as u64 > available {
+            let needed = length as u64;
+            return Err(hdf5_reader::error::Error::UnexpectedEof { offset, needed, available });
+        }
         let mut allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
         allowance.take(length as u64).map_err(std::io::Error::from)?;
         if self.is_open.load(Relaxed) {
             allowance.give(length as u64);
         }
         drop(allowance);
-        self.file.read_range(offset, length)
+        self.file.read_range(start + offset, length)
     }
 }
 
 /// Opens a file and finds its tensors. Reads no values.
 pub fn open(path: &Path, file: File, allowance: &Allowance) -> Result<Contents, WeightsError> {
+    let file = FileStorage::from_file(file).map_err(|e| caused(path, e))?;
+    let length = file.len();
+    read_tree(path, Box::new(file), (0, length), allowance)
+}
+
+/// Does the same for the file of weights in an archive of Keras. It stays where it is unless it is
+/// compressed.
+pub fn open_archive(
+    path: &Path,
+    file: File,
+    mut allowance: Allowance,
+) -> Result<Contents, WeightsError> {
+    let invalid = |e: zip::result::ZipError| {
+        error(path, format!("this is not a valid model of Keras: `{IN_ARCHIVE}`: {e}"))
+    };
+    let again = file.try_clone().map_err(|e| caused(path, e))?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(invalid)?;
+    let entry = archive.by_name(IN_ARCHIVE).map_err(invalid)?;
+    if entry.compression() == CompressionMethod::Stored {
+        let file = FileStorage::from_file(again).map_err(|e| caused(path, e))?;
+        let start = entry.data_start();
+        let length = entry.size().min(file.len().saturating_sub(start));
+        return read_tree(path, Box::new(file), (start, length), &allowance);
+    }
+    let size = entry.size();
+    allowance.expect(size).map_err(|e| caused(path, e))?;
+    let bytes = allowance.read_to_end(entry, size).map_err(|e| caused(path, e))?;
+    let length = bytes.len() as u64;
+    read_tree(path, Box::new(BytesStorage::new(bytes)), (0, length), &allowance)
+}
+
+fn read_tree(
+    path: &Path,
+    file: Box<dyn Storage>,
+    part: (u64, u64),
+    allowance: &Allowance,
+) -> Result<Contents, WeightsError> {
     let failed = |what: &dyn std::fmt::Display| {
         error(path, format!("this is not a valid HDF5 file: {what}"))
     };
-    let file = FileStorage::from_file(file).map_err(|e| caused(path, e))?;
-    let storage =
-        Counted { file, allowance: Mutex::new(allowance.clone()), is_open: AtomicBool::new(false) };
-    let storage = Arc::new(storage);
+    let allowance_of_reads = Mutex::new(allowance.clone());
+    let storage = Arc::new(Counted {
+        file,
+        part,
+        allowance: allowance_of_reads,
+        is_open: AtomicBool::new(false),
+    });
     let file = Hdf5File::from_storage(storage.clone()).map_err(|e| failed(&e))?;
     let root = file.root_group().map_err(|e| failed(&e))?;
     let mut found = Contents { tensors: Vec::new(), datasets: Vec::new(), titles: BTreeMap::new() };
@@ -113,7 +172,10 @@ impl Walk<'_> {
             if let Ok(title) = group.attribute("name").and_then(|name| name.read_string()) {
                 self.found.titles.insert(layer.trim_end_matches('/').to_owned(), title);
             }
-            for dataset in datasets {
+            // A SpectralNormalization has its layer's kernel among its own variables, too.
+            let class = layer.trim_end_matches(|c: char| "/_".contains(c) || c.is_ascii_digit());
+            let doubled = class.ends_with("spectral_normalization") && datasets.len() == 2;
+            for dataset in datasets.into_iter().filter(|one| !doubled || one.name() != "0") {
                 let name = join(dataset.name());
                 if let Some(ty) =
                     self.tensor_type(&dataset).map_err(|what| format!("`{name}`: {what}"))?

@@ -16,6 +16,10 @@
 //! Nothing is guessed. It is an error if neither names nor an order distinguish layers that are
 //! alike. It is also an error if layers were created in another order than the file has them, as
 //! may happen in a network with branches.
+//!
+//! The options may permit layers without a counterpart. Layers that are alike are then paired as
+//! above if both sides have equally many. Otherwise names pair them, and those that are left must
+//! be on one side: the order does not tell which of them the other side lacks.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::LazyLock;
@@ -23,6 +27,8 @@ use std::sync::LazyLock;
 use tile_compiler::names::snake_case;
 use tile_compiler::tensor::TensorType;
 use tile_lang::library_names;
+
+use super::options::LoadOptions;
 
 /// A layer or a container of layers, of the program or of the file.
 #[derive(Clone, Debug, Default)]
@@ -89,8 +95,8 @@ impl Node {
     }
 }
 
-/// Returns the program's path for each tensor `found` in a file. `titles` has the Keras names of
-/// the file's groups.
+/// Returns the program's path for each tensor `found` in a file, or `None` if the options permit
+/// that the program lacks it. `titles` has the Keras names of the file's groups.
 ///
 /// # Errors
 /// Returns a sentence, with the layers of both sides that do not match.
@@ -98,8 +104,9 @@ pub fn paths(
     expected: &[(String, TensorType)],
     found: &[(String, TensorType)],
     titles: &BTreeMap<String, String>,
-) -> Result<Vec<String>, String> {
-    let mut match_ = Match { expected, found, paths: vec![String::new(); found.len()] };
+    options: &LoadOptions,
+) -> Result<Vec<Option<String>>, String> {
+    let mut match_ = Match { expected, found, options, paths: vec![None; found.len()] };
     match_.level(vec![of_program(expected)], vec![of_file(found, titles)])?;
     Ok(match_.paths)
 }
@@ -158,7 +165,9 @@ fn given_names(label: &str, title: Option<&str>) -> BTreeSet<String> {
                 numbered(title).0 == numbered(name).0 && numbered(label).0 == numbered(name).0
             })
     };
-    let short = label.strip_suffix("_dense").or_else(|| label.strip_suffix("_layer"));
+    // `_key_dense` is the attribute of the layer `key`.
+    let public = label.trim_start_matches('_');
+    let short = public.strip_suffix("_dense").or_else(|| public.strip_suffix("_layer"));
     let names = title.into_iter().chain([label]).filter(|name| !of_class(name)).chain(short);
     names.map(str::to_owned).collect()
 }
@@ -167,6 +176,13 @@ fn given_names(label: &str, title: Option<&str>) -> BTreeSet<String> {
 fn numbered(name: &str) -> (&str, usize) {
     let parts = name.rsplit_once('_').and_then(|(stem, number)| Some((stem, number.parse().ok()?)));
     parts.unwrap_or((name, 0))
+}
+
+/// Returns the class in snake case as the groups of files have it.
+pub fn label(class: &str) -> String {
+    // Keras exports this class by another name than it has.
+    let class = if class == "GroupQueryAttention" { "GroupedQueryAttention" } else { class };
+    snake_case(class)
 }
 
 /// The class of layers whose class is unknown.
@@ -190,9 +206,13 @@ fn is_automatic(name: &str) -> bool {
 struct Match<'a> {
     expected: &'a [(String, TensorType)],
     found: &'a [(String, TensorType)],
+    options: &'a LoadOptions,
     /// The path for each tensor in `found`.
-    paths: Vec<String>,
+    paths: Vec<Option<String>>,
 }
+
+/// Layers that are alike: those of the program, and those of the file.
+type Alike = (Vec<Node>, Vec<Node>);
 
 impl Match<'_> {
     /// Pairs the nodes of one level.
@@ -222,58 +242,83 @@ impl Match<'_> {
             let inner = nodes[at].clone().opened();
             nodes.splice(at..=at, inner);
         }
-        let mut alike: BTreeMap<String, (Vec<Node>, Vec<Node>)> = BTreeMap::new();
+        let mut alike: BTreeMap<String, Alike> = BTreeMap::new();
         for node in ours {
             alike.entry(node.form(self.expected)).or_default().0.push(node);
         }
         for node in theirs {
             alike.entry(node.form(self.found)).or_default().1.push(node);
         }
-        if alike.values().any(|(ours, theirs)| ours.len() != theirs.len()) {
-            let (ours, theirs): (Vec<_>, Vec<_>) =
-                alike.into_values().filter(|(a, b)| a.len() != b.len()).unzip();
-            let (ours, mut theirs) = (ours.concat(), theirs.concat());
-            theirs.sort_by_cached_key(numbered_place);
-            return Err(format!(
-                "it does not have the program's layers, by the shapes of their weights:\n  in the program:{}\n  in the file:{}",
-                listed(&ours, self.expected, "."),
-                listed(&theirs, self.found, "/"),
-            ));
+        let (even, odd): (Vec<Alike>, Vec<Alike>) =
+            alike.into_values().partition(|(ours, theirs)| ours.len() == theirs.len());
+        if odd.iter().any(|(ours, theirs)| !self.permits(ours.len(), theirs.len())) {
+            return Err(self.refusal(odd));
         }
-        alike.into_values().try_for_each(|(ours, theirs)| self.alike(ours, theirs))
+        even.into_iter().try_for_each(|(ours, theirs)| self.alike(ours, theirs))?;
+        odd.into_iter().try_for_each(|(ours, theirs)| self.alike_in_part(ours, theirs))
     }
 
-    /// Pairs nodes that are all alike.
+    /// Returns whether the options permit these different numbers of layers.
+    fn permits(&self, ours: usize, theirs: usize) -> bool {
+        if ours > theirs { self.options.partial } else { self.options.allow_extra }
+    }
+
+    /// Returns the error of layers of which the two sides have different numbers.
+    fn refusal(&self, odd: Vec<Alike>) -> String {
+        let refused =
+            || odd.iter().filter(|(ours, theirs)| !self.permits(ours.len(), theirs.len()));
+        let help = if refused().all(|(_, theirs)| theirs.is_empty()) {
+            "\n  help: pass `--partial` to initialise what the file lacks"
+        } else if refused().all(|(ours, _)| ours.is_empty()) {
+            "\n  help: pass `--allow-extra` to leave out what the program does not have"
+        } else {
+            ""
+        };
+        let (ours, theirs): (Vec<_>, Vec<_>) = odd.into_iter().unzip();
+        let what = "it does not have the program's layers, by the shapes of their weights";
+        self.sides(what, &ours.concat(), theirs.concat()) + help
+    }
+
+    /// Returns an error with the layers of both sides.
+    fn sides(&self, what: &str, ours: &[Node], mut theirs: Vec<Node>) -> String {
+        theirs.sort_by_cached_key(numbered_place);
+        format!(
+            "{what}:\n  in the program:{}\n  in the file:{}",
+            listed(ours, self.expected, "."),
+            listed(&theirs, self.found, "/"),
+        )
+    }
+
+    /// Pairs nodes that are all alike, equally many on both sides.
     fn alike(&mut self, mut ours: Vec<Node>, mut theirs: Vec<Node>) -> Result<(), String> {
-        let shared = |a: &Node, b: &Node| a.names.intersection(&b.names).next().is_some();
-        let mut pairs = Vec::new();
-        let mut at = 0;
-        while at < ours.len() {
-            let named: Vec<usize> =
-                (0..theirs.len()).filter(|&their| shared(&ours[at], &theirs[their])).collect();
-            match named[..] {
-                [their] if ours.iter().filter(|our| shared(our, &theirs[their])).count() == 1 => {
-                    pairs.push((ours.remove(at), theirs.remove(their)));
-                }
-                _ => at += 1,
-            }
-        }
+        let mut pairs = named_pairs(&mut ours, &mut theirs);
         for (mut ours, mut theirs) in by_class(ours, theirs) {
             ours.sort_by_key(Node::first);
             theirs.sort_by_cached_key(numbered_place);
             if !is_in_order(&theirs) {
-                return Err(format!(
-                    "these layers have weights of the same shapes, and neither their names nor an order tell which is which; give them the same names \
-                     in Keras and here:\n  in the program:{}\n  in the file:{}",
-                    listed(&ours, self.expected, "."),
-                    listed(&theirs, self.found, "/"),
-                ));
+                let what = "these layers have weights of the same shapes, and neither their names nor an order tell which is which; give them the same names in Keras and here";
+                return Err(self.sides(what, &ours, theirs));
             }
             pairs.extend(ours.into_iter().zip(theirs));
         }
+        self.join(pairs)
+    }
+
+    /// Pairs nodes that are all alike, of which one side has more. Only names tell which.
+    fn alike_in_part(&mut self, mut ours: Vec<Node>, mut theirs: Vec<Node>) -> Result<(), String> {
+        let pairs = named_pairs(&mut ours, &mut theirs);
+        if !ours.is_empty() && !theirs.is_empty() {
+            let what = "these layers have weights of the same shapes, the file and the program have different numbers of them, and their names do not tell which are missing; give them the same names in Keras and here";
+            return Err(self.sides(what, &ours, theirs));
+        }
+        self.join(pairs)
+    }
+
+    /// Assigns the paths of paired nodes.
+    fn join(&mut self, pairs: Vec<(Node, Node)>) -> Result<(), String> {
         for (our, their) in pairs {
             for (&our, &their) in our.weights.iter().zip(&their.weights) {
-                self.paths[their] = self.expected[our].0.clone();
+                self.paths[their] = Some(self.expected[our].0.clone());
             }
             if !our.children.is_empty() {
                 self.level(our.children, their.children)?;
@@ -283,13 +328,31 @@ impl Match<'_> {
     }
 }
 
+/// Removes the pairs of nodes that share a user-given name with each other alone.
+fn named_pairs(ours: &mut Vec<Node>, theirs: &mut Vec<Node>) -> Vec<(Node, Node)> {
+    let shared = |a: &Node, b: &Node| a.names.intersection(&b.names).next().is_some();
+    let mut pairs = Vec::new();
+    let mut at = 0;
+    while at < ours.len() {
+        let named: Vec<usize> =
+            (0..theirs.len()).filter(|&their| shared(&ours[at], &theirs[their])).collect();
+        match named[..] {
+            [their] if ours.iter().filter(|our| shared(our, &theirs[their])).count() == 1 => {
+                pairs.push((ours.remove(at), theirs.remove(their)));
+            }
+            _ => at += 1,
+        }
+    }
+    pairs
+}
+
 fn forms(nodes: &[Node], types: &[(String, TensorType)]) -> Vec<String> {
     nodes.iter().map(|node| node.form(types)).collect()
 }
 
 /// Groups nodes by the classes in their names, if both sides have equally many of each class.
 /// Otherwise returns a single group.
-fn by_class(ours: Vec<Node>, theirs: Vec<Node>) -> Vec<(Vec<Node>, Vec<Node>)> {
+fn by_class(ours: Vec<Node>, theirs: Vec<Node>) -> Vec<Alike> {
     let class = |node: &Node| {
         let label = node.place.last().map_or("", String::as_str);
         numbered(label.split('[').next().unwrap_or_default()).0.to_owned()
@@ -300,7 +363,7 @@ fn by_class(ours: Vec<Node>, theirs: Vec<Node>) -> Vec<(Vec<Node>, Vec<Node>)> {
     if counts.values().any(|(ours, theirs)| ours != theirs) {
         return vec![(ours, theirs)];
     }
-    let mut classes: BTreeMap<String, (Vec<Node>, Vec<Node>)> = BTreeMap::new();
+    let mut classes: BTreeMap<String, Alike> = BTreeMap::new();
     ours.into_iter().for_each(|node| classes.entry(class(&node)).or_default().0.push(node));
     theirs.into_iter().for_each(|node| classes.entry(class(&node)).or_default().1.push(node));
     classes.into_values().collect()

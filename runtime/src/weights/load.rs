@@ -7,7 +7,7 @@ use std::path::Path;
 use tile_compiler::tensor::TensorType;
 
 use super::assign::{Assigned, Entries, assign, not_made};
-use super::{LoadOptions, LoadReport, WeightsFile, converted, write};
+use super::{LoadOptions, LoadReport, WeightsFile, converted, write_model};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -66,12 +66,16 @@ impl Session {
         Ok(report)
     }
 
-    /// Saves all weights by path to a .safetensors or .npz file.
+    /// Saves all weights by path to a .safetensors or .npz file, or to a .weights.h5 file that
+    /// Keras loads into a model of the same layers in the same order.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written, or if it is one of Keras, which lacks a weight's layer.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let mut tensors = Vec::new();
         for name in self.weights().map(|(path, _)| path.to_owned()).collect::<Vec<_>>() {
             tensors.push((name.clone(), self.get(&name)?));
         }
-        write(path.as_ref(), &tensors)
+        write_model(path.as_ref(), &self.layers, tensors)
     }
 }

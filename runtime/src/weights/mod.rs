@@ -1,9 +1,9 @@
 //! Files of weights: safetensors, several safetensors files with an index, NumPy's .npz, Keras' .h5
-//! and PyTorch's .pt.
+//! and .keras, and PyTorch's .pt.
 //!
-//! An entry's name is the path of the weight. A .h5 file has its own names, which `keras` maps to
-//! paths. A state_dict of PyTorch, in any file, has its own names and layouts, which `state_dict`
-//! maps to weights.
+//! An entry's name is the path of the weight. A file of Keras has its own names, which `keras` maps
+//! to paths. A state_dict of PyTorch, in any file, has its own names and layouts, which
+//! `state_dict` maps to weights.
 //!
 //! A file is checked completely before a session changes, so a file that does not fit leaves the
 //! session as it was. Its tensors are read one by one, so there is never a second copy of all of
@@ -13,9 +13,15 @@ mod assign;
 mod check;
 #[cfg(feature = "keras")]
 mod hdf5;
+#[cfg(feature = "keras")]
+mod hdf5_write;
 mod keras;
 #[cfg(feature = "keras")]
 mod keras2;
+#[cfg(feature = "keras")]
+mod keras_model;
+#[cfg(feature = "keras")]
+mod keras_write;
 mod load;
 mod name_map;
 mod open;
@@ -48,6 +54,7 @@ pub use options::{LoadOptions, LoadReport, WeightsSource};
 #[cfg(feature = "train")]
 pub(crate) use state_dict::Recipe;
 pub use write::write;
+pub(crate) use write::{check_model, write_model};
 
 /// The format that a file's extension implies.
 enum Format {
@@ -58,6 +65,9 @@ enum Format {
     Torch,
     #[cfg(feature = "keras")]
     Keras,
+    /// A whole model: an archive with its weights.
+    #[cfg(feature = "keras")]
+    KerasModel,
 }
 
 fn format(path: &Path) -> Result<Format, WeightsError> {
@@ -68,11 +78,15 @@ fn format(path: &Path) -> Result<Format, WeightsError> {
         Some("pt" | "pth") => Ok(Format::Torch),
         #[cfg(feature = "keras")]
         Some("h5" | "hdf5") => Ok(Format::Keras),
+        #[cfg(feature = "keras")]
+        Some("keras") => Ok(Format::KerasModel),
         #[cfg(not(feature = "keras"))]
-        Some("h5" | "hdf5") => Err(error(path, "this build is without the files of Keras")),
+        Some("h5" | "hdf5" | "keras") => {
+            Err(error(path, "this build is without the files of Keras"))
+        }
         _ => Err(error(
             path,
-            "the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .pt, .pth, .h5 or .hdf5",
+            "the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .pt, .pth, .h5, .hdf5 or .keras",
         )),
     }
 }
@@ -97,8 +111,8 @@ impl WeightsError {
     }
 }
 
-/// An open .safetensors, .npz, .pt or .h5 file, or an open index of several files. The names and
-/// types of its tensors are known. Each tensor is read on demand.
+/// An open .safetensors, .npz, .pt, .h5 or .keras file, or an open index of several files. The
+/// names and types of its tensors are known. Each tensor is read on demand.
 pub struct WeightsFile {
     path: PathBuf,
     tensors: Vec<(String, TensorType)>,
@@ -160,11 +174,9 @@ impl WeightsFile {
                 (tensors, Content::Torch(archive))
             }
             #[cfg(feature = "keras")]
-            Format::Keras => {
-                let hdf5::Contents { tensors, datasets, titles } =
-                    hdf5::open(&path, file, &allowance)?;
-                (tensors, Content::Keras(datasets, titles))
-            }
+            Format::Keras => hdf5::open(&path, file, &allowance)?.into(),
+            #[cfg(feature = "keras")]
+            Format::KerasModel => hdf5::open_archive(&path, file, allowance.clone())?.into(),
         };
         Ok(WeightsFile { path, tensors, content, allowance })
     }

@@ -66,9 +66,10 @@ impl WeightsSource {
 pub struct LoadOptions {
     /// The files. A weight is filled by the source with the longest target that contains it.
     pub sources: Vec<WeightsSource>,
-    /// Permits entries that no weight takes, except in a Keras file.
+    /// Permits entries that no weight takes. In a Keras file these are whole layers.
     pub allow_extra: bool,
-    /// Permits weights that the files lack. They keep their values, or are initialised later.
+    /// Permits weights that the files lack, in a Keras file whole layers. They keep their values,
+    /// or are initialised later.
     pub partial: bool,
     /// The weights of entries with other names.
     pub names: NameMap,

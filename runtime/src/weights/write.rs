@@ -1,4 +1,4 @@
-//! Writes files of weights: safetensors, and NumPy's .npz.
+//! Writes files of weights: safetensors, NumPy's .npz, and those of Keras.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -43,13 +43,52 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Error> {
         }
         Format::Torch => return Err(failed("weights are written to .safetensors or .npz".into())),
         #[cfg(feature = "keras")]
-        Format::Keras => return Err(failed("weights are written to .safetensors or .npz".into())),
+        Format::Keras | Format::KerasModel => {
+            return Err(failed("arrays are written to .safetensors or .npz, and the weights of a session or a trainer also to .weights.h5".into()));
+        }
     };
     write_whole(path, write).map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
-#[cfg(feature = "onnx")]
-impl crate::onnx::TileProgram {
+/// Writes the weights of a model, to a file of Keras if it has the ending of one. `layers` has the
+/// paths and classes of the model's layers, in the order of their application.
+///
+/// # Errors
+/// Fails like [`write`], or if Keras lacks the layer of a weight.
+#[cfg_attr(not(feature = "keras"), allow(unused_variables))]
+pub(crate) fn write_model(
+    path: &Path,
+    layers: &[(String, String)],
+    tensors: Vec<(String, Tensor)>,
+) -> Result<(), Error> {
+    #[cfg(feature = "keras")]
+    if let Ok(Format::Keras) = format(path) {
+        return super::keras_write::write(path, layers, tensors);
+    }
+    write(path, &tensors)
+}
+
+/// Checks that [`write_model`] can write weights with these paths to a file of this name.
+///
+/// # Errors
+/// Fails if the name has another ending, or Keras lacks the layer of a weight.
+#[cfg_attr(not(feature = "keras"), allow(unused_variables))]
+pub(crate) fn check_model<'w>(
+    path: &Path,
+    layers: &[(String, String)],
+    weights: impl Iterator<Item = &'w str>,
+) -> Result<(), Error> {
+    match format(path).map_err(Error::Weights)? {
+        #[cfg(feature = "keras")]
+        Format::Keras => {
+            super::keras_write::names(path, layers, weights).map(drop).map_err(Error::Weights)
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(any(feature = "keras", feature = "onnx"))]
+impl crate::tile_program::TileProgram {
     /// Writes the weights by their names in the program to a .safetensors or .npz file.
     ///
     /// # Errors

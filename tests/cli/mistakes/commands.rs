@@ -138,7 +138,9 @@ train Second { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); epoch
         "a format of weights that is not written",
         Net,
         "train net.tile --data points.csv --save net.pt",
-        &["the name of the file for `--save` ends in .safetensors or .npz, and this is net.pt"],
+        &[
+            "the name of the file for `--save` ends in .safetensors or .npz or .weights.h5, and this is net.pt",
+        ],
     ),
     (
         "a learning rate that is too high",

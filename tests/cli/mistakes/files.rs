@@ -26,7 +26,7 @@ pub const MISTAKES: &[Mistake] = &[
         Net,
         "run model.keras",
         &[
-            "cannot read model.keras: it is a model of Keras, not a Tile program: write the layers in Tile, and save the weights with `model.save_weights(\"model.weights.h5\")`, for `--weights`",
+            "cannot read model.keras: it is a model of Keras, not a Tile program: convert it, with `tilec import FILE -o model.tile`, or give it to a program, with `--weights`",
         ],
     ),
     (
@@ -152,7 +152,7 @@ pub const MISTAKES: &[Mistake] = &[
         Net,
         "run net.tile --input Point=1,2 --weights net.tile",
         &[
-            "net.tile: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .pt, .pth, .h5 or .hdf5",
+            "net.tile: the name of a file of weights ends in .safetensors, .safetensors.index.json, .npz, .pt, .pth, .h5, .hdf5 or .keras",
         ],
     ),
     (

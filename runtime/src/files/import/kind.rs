@@ -8,7 +8,8 @@ const AS_INPUT: &str = "give it to a program, with `--input X=FILE`";
 const AS_PICTURE: &str = "give it to a program, with `--input Image=FILE`, or with `tilec predict`";
 const FROM_TORCH: &str = "write the layers in Tile, and give them the file, with `--weights`";
 const FROM_OLD_TORCH: &str = "write the layers in Tile, and save the weights again, with `torch.save(model.state_dict(), \"model.pt\")`, for `--weights`";
-const FROM_KERAS: &str = "write the layers in Tile, and save the weights with `model.save_weights(\"model.weights.h5\")`, for `--weights`";
+const FROM_KERAS: &str =
+    "convert it, with `tilec import FILE -o model.tile`, or give it to a program, with `--weights`";
 const AS_TEXT: &str = "save it as UTF-8";
 
 const KINDS: &[Kind] = &[

@@ -1,0 +1,359 @@
+//! Reads the configuration of a Keras model, `config.json` in its archive: a tree of models and
+//! layers, and the calls that connect them.
+//!
+//! Invariants of a [`Network`]: each call comes after those whose results it takes, and all indices
+//! are in range.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value;
+
+use super::super::keras::label;
+
+/// A Functional or Sequential model, or one inside another.
+pub struct Network {
+    pub name: String,
+    pub inputs: Vec<Port>,
+    pub layers: Vec<Layer>,
+    pub calls: Vec<Call>,
+    pub outputs: Vec<Source>,
+}
+
+/// An input of a model.
+pub struct Port {
+    pub name: String,
+    /// The sizes. `None` stands for any size.
+    pub shape: Vec<Option<u64>>,
+}
+
+/// A layer of a model.
+pub struct Layer {
+    pub class: String,
+    pub name: String,
+    /// The module of the class, such as `keras.layers`.
+    pub module: String,
+    pub config: Value,
+    /// The shapes for which it was built.
+    pub built: Value,
+    /// The model, if the layer is one.
+    pub network: Option<Network>,
+    /// The group of the layer in the model's file of weights, such as `layers/dense_1`.
+    pub group: String,
+}
+
+/// A tensor of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// The input with this index.
+    Input(usize),
+    /// A result of the call with this index.
+    Result { call: usize, part: usize },
+}
+
+/// An argument of a call.
+pub enum Argument {
+    Tensor(Source),
+    List(Vec<Argument>),
+    /// A value that is no tensor, such as a number.
+    Value(Value),
+}
+
+/// One application of a layer.
+pub struct Call {
+    pub layer: usize,
+    pub arguments: Vec<Argument>,
+    pub named: Vec<(String, Argument)>,
+}
+
+impl Layer {
+    /// Returns whether the layer makes a mask, which follows the tensor in Keras.
+    fn makes_mask(&self) -> bool {
+        self.class == "Masking" || self.config["mask_zero"] == true
+    }
+}
+
+impl Argument {
+    /// Returns the tensors of the argument.
+    pub fn sources(&self) -> Vec<Source> {
+        match self {
+            Argument::Tensor(source) => vec![*source],
+            Argument::List(items) => items.iter().flat_map(Argument::sources).collect(),
+            Argument::Value(_) => Vec::new(),
+        }
+    }
+
+    /// Returns whether the argument has a value that is neither a tensor nor a number, such as an
+    /// array.
+    pub fn has_constant(&self) -> bool {
+        match self {
+            Argument::Tensor(_) => false,
+            Argument::List(items) => items.iter().any(Argument::has_constant),
+            Argument::Value(value) => value.is_object() || value.is_array() || value.is_string(),
+        }
+    }
+}
+
+impl Call {
+    /// Returns the tensors that the call takes.
+    pub fn sources(&self) -> impl Iterator<Item = Source> {
+        let named = self.named.iter().map(|(_, argument)| argument);
+        self.arguments.iter().chain(named).flat_map(Argument::sources)
+    }
+}
+
+/// Returns a text of the configuration, or an empty one.
+pub fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// Returns a list of the configuration, or an empty one.
+fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Reads a model from its serialized form.
+///
+/// # Errors
+/// Returns a sentence that names the model or the layer.
+pub fn network(model: &Value) -> Result<Network, String> {
+    let config = &model["config"];
+    match text(model, "class_name") {
+        "Sequential" => sequential(config),
+        "Functional" | "Model" if config["layers"].is_array() => functional(config),
+        class => Err(format!(
+            "expected a Sequential or Functional model, found the class `{class}`, whose layers only its Python code knows; help: write the layers in Tile, and give the file with `--weights`"
+        )),
+    }
+}
+
+/// Returns whether a serialized layer is a model.
+fn is_model(layer: &Value) -> bool {
+    matches!(text(layer, "class_name"), "Sequential" | "Functional" | "Model")
+}
+
+/// Reads the layers of a model, without the inputs.
+fn layers(config: &Value) -> Result<Vec<Layer>, String> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    let mut layers = Vec::new();
+    for layer in list(config, "layers") {
+        let class = text(layer, "class_name").to_owned();
+        let label = label(&class);
+        let count = counts.entry(label.clone()).or_default();
+        let group =
+            if *count == 0 { format!("layers/{label}") } else { format!("layers/{label}_{count}") };
+        *count += 1;
+        if class == "InputLayer" {
+            continue;
+        }
+        let network = if is_model(layer) { Some(network(layer)?) } else { None };
+        layers.push(Layer {
+            name: text(&layer["config"], "name").to_owned(),
+            module: text(layer, "module").to_owned(),
+            config: layer["config"].clone(),
+            built: layer["build_config"].clone(),
+            network,
+            class,
+            group,
+        });
+    }
+    Ok(layers)
+}
+
+/// Reads the shape of an input.
+fn port(name: &str, shape: &Value) -> Result<Port, String> {
+    let size = |size: &Value| match size {
+        Value::Null => Some(None),
+        size => size.as_u64().map(Some),
+    };
+    let shape = shape.as_array().and_then(|sizes| sizes.iter().map(size).collect());
+    let shape = shape.ok_or_else(|| {
+        format!("the input `{name}` has no shape; help: build the model before it is saved")
+    })?;
+    Ok(Port { name: name.to_owned(), shape })
+}
+
+fn sequential(config: &Value) -> Result<Network, String> {
+    let first =
+        list(config, "layers").first().filter(|layer| text(layer, "class_name") == "InputLayer");
+    let input = match first {
+        Some(layer) => port(text(&layer["config"], "name"), &layer["config"]["batch_shape"])?,
+        None => port("input_layer", &config["build_input_shape"])?,
+    };
+    let layers = layers(config)?;
+    if let Some(Layer { name, .. }) = layers.iter().find(|layer| layer.makes_mask()) {
+        return Err(format!(
+            "the layer `{name}` makes a mask, and masks do not follow tensors here; help: make a Functional model of the same layers, whose file says which layers take the mask"
+        ));
+    }
+    let source = |layer: usize| match layer.checked_sub(1) {
+        Some(call) => Source::Result { call, part: 0 },
+        None => Source::Input(0),
+    };
+    let call = |layer: usize| Call {
+        layer,
+        arguments: vec![Argument::Tensor(source(layer))],
+        named: Vec::new(),
+    };
+    Ok(Network {
+        name: text(config, "name").to_owned(),
+        inputs: vec![input],
+        calls: (0..layers.len()).map(call).collect(),
+        outputs: vec![source(layers.len())],
+        layers,
+    })
+}
+
+/// A tensor by the name of its layer, the number of the layer's call, and the index of the result.
+type History = (String, usize, usize);
+
+/// Reads `["dense", 0, 0]`.
+fn history(value: &Value) -> Option<History> {
+    let [name, call, part] = value.as_array()?.as_slice() else { return None };
+    let index = |value: &Value| usize::try_from(value.as_u64()?).ok();
+    Some((name.as_str()?.to_owned(), index(call)?, index(part)?))
+}
+
+/// Reads all tensors in lists and dictionaries of them.
+fn histories(value: &Value) -> Vec<History> {
+    match (history(value), value) {
+        (Some(found), _) => vec![found],
+        (None, Value::Array(items)) => items.iter().flat_map(histories).collect(),
+        (None, Value::Object(items)) => items.values().flat_map(histories).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the tensors in the serialized arguments of a call.
+fn tensors(value: &Value) -> Vec<History> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(tensors).collect(),
+        Value::Object(items) => match history(&value["config"]["keras_history"]) {
+            Some(found) => vec![found],
+            None => items.values().flat_map(tensors).collect(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// The sources of tensors: the index of each input by its name, and of each call by the name of its
+/// layer and its number.
+struct Sources {
+    inputs: HashMap<String, usize>,
+    calls: HashMap<(String, usize), usize>,
+}
+
+impl Sources {
+    fn source(&self, (name, number, part): &History) -> Result<Source, String> {
+        if let Some(&input) = self.inputs.get(name) {
+            return Ok(Source::Input(input));
+        }
+        let call = self.calls.get(&(name.clone(), *number));
+        let call = call.ok_or_else(|| format!("no layer makes the tensor {number} of `{name}`"))?;
+        Ok(Source::Result { call: *call, part: *part })
+    }
+
+    fn argument(&self, value: &Value) -> Result<Argument, String> {
+        if let Some(found) = history(&value["config"]["keras_history"]) {
+            return Ok(Argument::Tensor(self.source(&found)?));
+        }
+        match value {
+            Value::Array(items) if !tensors(value).is_empty() => {
+                let items = items.iter().map(|item| self.argument(item));
+                Ok(Argument::List(items.collect::<Result<_, _>>()?))
+            }
+            _ => Ok(Argument::Value(value.clone())),
+        }
+    }
+
+    fn call(&self, layer: usize, node: &Value) -> Result<Call, String> {
+        let arguments = list(node, "args").iter().map(|value| self.argument(value));
+        let named = node["kwargs"].as_object().into_iter().flatten();
+        let named = named.map(|(name, value)| Ok((name.clone(), self.argument(value)?)));
+        Ok(Call {
+            layer,
+            arguments: arguments.collect::<Result<_, String>>()?,
+            named: named.collect::<Result<_, String>>()?,
+        })
+    }
+}
+
+/// The layers whose masks are no arguments of their calls.
+const TAKE_MASKS: [&str; 2] = ["MultiHeadAttention", "GroupQueryAttention"];
+
+fn functional(config: &Value) -> Result<Network, String> {
+    let layers = layers(config)?;
+    let takes_mask = |layer: &&Layer| TAKE_MASKS.contains(&layer.class.as_str());
+    if let (Some(makes), Some(takes)) =
+        (layers.iter().find(|layer| layer.makes_mask()), layers.iter().find(takes_mask))
+    {
+        return Err(format!(
+            "the layer `{}` makes a mask, which `{}` may take, but the file does not say so; help: write the program by hand, with `QueryMask = …`, and give it the file with `--weights`",
+            makes.name, takes.name
+        ));
+    }
+    let serialized: HashMap<&str, &Value> = list(config, "layers")
+        .iter()
+        .map(|layer| (text(&layer["config"], "name"), layer))
+        .collect();
+    let mut inputs = Vec::new();
+    for (name, ..) in histories(&config["input_layers"]) {
+        let shape = serialized.get(name.as_str()).map(|layer| &layer["config"]["batch_shape"]);
+        inputs.push(port(&name, shape.unwrap_or(&Value::Null))?);
+    }
+    let numbered = inputs.iter().enumerate();
+    let inputs_by_name = numbered.map(|(number, port)| (port.name.clone(), number)).collect();
+    let mut sources = Sources { inputs: inputs_by_name, calls: HashMap::new() };
+    let mut nodes: Vec<(usize, &Value)> = Vec::new();
+    for (number, layer) in layers.iter().enumerate() {
+        let serialized = serialized.get(layer.name.as_str()).copied().unwrap_or(&Value::Null);
+        for (node, value) in list(serialized, "inbound_nodes").iter().enumerate() {
+            if !value.is_object() {
+                return Err("its calls have the form of Keras 2; help: load the model in Keras 3 and save it again".into());
+            }
+            sources.calls.insert((layer.name.clone(), node), nodes.len());
+            nodes.push((number, value));
+        }
+    }
+    let order = order(&nodes, &sources.calls);
+    if order.len() < nodes.len() {
+        return Err("its layers take each other's results in a circle".into());
+    }
+    let mut places = vec![0; nodes.len()];
+    order.iter().enumerate().for_each(|(place, &node)| places[node] = place);
+    sources.calls.values_mut().for_each(|call| *call = places[*call]);
+    let calls = order.iter().map(|&node| sources.call(nodes[node].0, nodes[node].1));
+    let outputs = histories(&config["output_layers"]);
+    Ok(Network {
+        name: text(config, "name").to_owned(),
+        inputs,
+        calls: calls.collect::<Result<_, _>>()?,
+        outputs: outputs.iter().map(|output| sources.source(output)).collect::<Result<_, _>>()?,
+        layers,
+    })
+}
+
+/// Orders calls so that each comes after those whose results it takes, and else as they are. Calls
+/// in a circle are left out.
+fn order(nodes: &[(usize, &Value)], calls: &HashMap<(String, usize), usize>) -> Vec<usize> {
+    let mut missing = vec![0; nodes.len()];
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (number, (_, value)) in nodes.iter().enumerate() {
+        let taken = tensors(value).into_iter();
+        let before: BTreeSet<usize> =
+            taken.filter_map(|(name, call, _)| calls.get(&(name, call)).copied()).collect();
+        missing[number] = before.len();
+        before.into_iter().for_each(|other| after[other].push(number));
+    }
+    let mut ready: BTreeSet<usize> = (0..nodes.len()).filter(|&node| missing[node] == 0).collect();
+    let mut order = Vec::with_capacity(nodes.len());
+    while let Some(node) = ready.pop_first() {
+        order.push(node);
+        for &next in &after[node] {
+            missing[next] -= 1;
+            if missing[next] == 0 {
+                ready.insert(next);
+            }
+        }
+    }
+    order
+}

@@ -1,0 +1,204 @@
+"""Makes the models that tests/keras_import.rs converts and tests/keras_weights.rs loads, by Keras, beside this file.
+
+    pip install keras jax h5py numpy && KERAS_BACKEND=jax python3 tests/golden/keras_import/make.py
+
+For each NAME: NAME.keras, by `model.save`; NAME.npz with the inputs, `in 0`, `in 1` in order, and Keras' predictions for them, `out 0`, `out 1`. The
+weights are random, those of normalizations, too. refused_NAME.keras have layers and options that the library lacks.
+"""
+
+import os
+import pathlib
+import zipfile
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+
+import keras
+import numpy as np
+from keras import layers
+
+FOLDER = pathlib.Path(__file__).parent
+rng = np.random.default_rng(1)
+
+
+def floats(*shape):
+    return rng.uniform(-1, 1, shape).astype(np.float32)
+
+
+def tokens(*shape):
+    return rng.integers(0, 11, shape).astype(np.int32)
+
+
+def keep(name, model, *inputs):
+    for variable in model.variables:
+        if "float" in variable.dtype:
+            low, high = (0.5, 1.5) if "variance" in variable.path or "gamma" in variable.path else (-0.5, 0.5)
+            variable.assign(rng.uniform(low, high, variable.shape))
+    outputs = model(inputs[0] if len(inputs) == 1 else list(inputs), training=False)
+    outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    arrays = {f"in {number}": array for number, array in enumerate(inputs)}
+    arrays |= {f"out {number}": keras.ops.convert_to_numpy(array) for number, array in enumerate(outputs)}
+    np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
+    save(name, model)
+
+
+def save(name, model):
+    """Saves the model. All archives but one are compressed, to be small; Keras reads both."""
+    path = FOLDER / f"{name}.keras"
+    model.save(path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {part: archive.read(part) for part in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for part, content in parts.items():
+            how = zipfile.ZIP_STORED if name == "mlp" else zipfile.ZIP_DEFLATED
+            archive.writestr(zipfile.ZipInfo(part, (2026, 1, 1, 0, 0, 0)), content, how)
+
+
+def mlp():
+    """Layers whose activations are names, layers, and functions; options that are not the defaults."""
+    return keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(8, activation="relu", kernel_regularizer=keras.regularizers.L2(1e-4), kernel_constraint=keras.constraints.MaxNorm(3)),
+            layers.Dropout(0.2),
+            layers.Dense(8, use_bias=False, kernel_initializer=keras.initializers.HeNormal(seed=3)),
+            layers.LeakyReLU(0.1),
+            layers.Dense(8, activation=layers.ELU(0.5), bias_initializer=keras.initializers.RandomNormal(stddev=0.02)),
+            layers.GaussianNoise(0.1),
+            layers.Dense(3, activation="softmax", name="probabilities"),
+        ],
+        name="mlp",
+    )
+
+
+def cnn():
+    image = keras.Input((12, 10, 3), name="image")
+    x = layers.Rescaling(1 / 127.5, offset=-1)(image)
+    x = layers.Conv2D(4, 3, strides=2, padding="same", use_bias=False, name="conv1")(x)
+    x = layers.BatchNormalization(epsilon=1e-5, momentum=0.9, name="conv1_bn")(x)
+    x = layers.ReLU(6.0)(x)
+    y = layers.DepthwiseConv2D((3, 1), padding="same")(x)
+    y = layers.BatchNormalization(scale=False)(y)
+    y = layers.Activation("gelu")(y)
+    x = layers.Add()([x, y])
+    x = layers.ZeroPadding2D(((0, 1), (0, 1)))(x)
+    x = layers.MaxPooling2D((2, 3), strides=1)(x)
+    x = layers.SeparableConv2D(5, 2, activation="relu")(x)
+    return keras.Model(image, layers.Dense(3)(layers.GlobalAveragePooling2D()(x)), name="cnn")
+
+
+def lstm():
+    return keras.Sequential(
+        [
+            keras.Input((None,), dtype="int32"),
+            layers.Embedding(11, 4),
+            layers.Bidirectional(layers.LSTM(3, return_sequences=True, recurrent_dropout=0.1)),
+            layers.Bidirectional(layers.GRU(3, return_sequences=True), merge_mode="sum"),
+            layers.TimeDistributed(layers.Dense(4, activation="tanh")),
+            layers.GRU(4, return_sequences=True, reset_after=False),
+            layers.SimpleRNN(3),
+            layers.Dense(2),
+        ]
+    )
+
+
+def attention():
+    """A block of a transformer: a tensor taken three times, arguments by name, and a causal mask."""
+    words = keras.Input((7,), dtype="int32", name="words")
+    x = layers.Embedding(11, 6)(words)
+    y = layers.MultiHeadAttention(2, 3, dropout=0.1, name="heads")(x, value=x, use_causal_mask=True)
+    x = layers.LayerNormalization(epsilon=1e-6)(layers.Add()([x, y]))
+    y = layers.Dense(8, activation="gelu")(x)
+    y = layers.Dense(6)(y)
+    x = layers.LayerNormalization(epsilon=1e-6)(x + y)
+    z = layers.Attention(use_scale=True)([x, x])
+    z = layers.Concatenate(axis=1)([x, z])
+    return keras.Model(words, layers.Dense(2, name="head")(layers.GlobalMaxPooling1D()(z)))
+
+
+def branches():
+    """Branches, arithmetic of tensors and numbers, and names that are words of the language."""
+    x = keras.Input((5,))
+    a = layers.Dense(4, activation="relu", name="relu")(x)
+    b = layers.Dense(4, activation="sigmoid", name="model")(x)
+    c = layers.Dense(4, name="Dense")(x)
+    y = layers.Concatenate()([a, b, c])
+    y = layers.Dense(4, name="a-b.c")(y)
+    y = layers.Multiply()([y, a]) - b * 0.5
+    return keras.Model(x, layers.Subtract()([layers.Dense(4)(y / 2.0), c]), name="2 branches")
+
+
+def shared():
+    """Layers that are applied several times, with and without a name; a model among them."""
+    left, right = keras.Input((4,), name="left"), keras.Input((4,), name="right")
+    encoder = keras.Sequential([layers.Dense(5, activation="tanh"), layers.Dense(3, name="code")], name="encoder")
+    dense = layers.Dense(3, activation="relu")
+    a, b = dense(encoder(left)), dense(encoder(right))
+    distance = layers.Dot(1, normalize=True)([a, b])
+    return keras.Model([left, right], [distance, layers.Maximum()([a, b])])
+
+
+def nested():
+    """Models in models, functional and sequential; one with several outputs."""
+    x = keras.Input((4,))
+    h = layers.Dense(3, activation="relu")(x)
+    parts = keras.Model(x, [h, layers.Dense(2)(h)], name="parts")
+    inner = keras.Sequential([keras.Input((3,)), layers.Dense(3), keras.Sequential([layers.SpectralNormalization(layers.Dense(3)), layers.BatchNormalization()])])
+    y = keras.Input((4,))
+    first, second = parts(y)
+    return keras.Model(y, layers.Concatenate()([inner(first), second]))
+
+
+def two():
+    """Two inputs and two outputs, with names; states of a recurrent layer as results and as an argument."""
+    series, start = keras.Input((None, 3), name="series"), keras.Input((2,), name="start")
+    all_, last, cell = layers.LSTM(4, return_sequences=True, return_state=True)(series)
+    again = layers.GRU(2)(all_, initial_state=start)
+    level = layers.Dense(1, name="level")(layers.Average()([last, cell]))
+    kind = layers.Dense(3, activation="softmax", name="kind")(layers.Concatenate()([again, start]))
+    return keras.Model([series, start], [level, kind], name="two")
+
+
+def shapes():
+    """Layers that change shapes, with sizes that are not known."""
+    x = keras.Input((None, 4))
+    y = layers.Conv1D(6, 3, dilation_rate=2, padding="causal", activation="swish")(x)
+    y = layers.UpSampling1D(2)(layers.AveragePooling1D(2)(y))
+    y = layers.Conv1DTranspose(3, 2, strides=2, padding="same")(layers.Cropping1D((1, 0))(y))
+    y = layers.GroupNormalization(3)(y)
+    z = layers.Reshape((2, 3))(layers.Dense(6)(layers.GlobalAveragePooling1D()(y)))
+    z = layers.Flatten()(layers.Permute((2, 1))(z))
+    return keras.Model(x, layers.RepeatVector(2)(layers.PReLU()(z)))
+
+
+def masked():
+    """Masks, which Keras writes as arguments of the layers that take them."""
+    words = keras.Input((None,), dtype="int32", name="words")
+    x = layers.Embedding(11, 4, mask_zero=True)(words)
+    y = layers.Bidirectional(layers.GRU(3, return_sequences=True))(layers.Dropout(0.1)(x))
+    return keras.Model(words, layers.Concatenate()([layers.LSTM(2)(y), layers.GlobalAveragePooling1D()(x)]))
+
+
+def refused():
+    x = keras.Input((4,))
+    save("refused_lambda", keras.Model(x, layers.Lambda(lambda x: x * 2, name="twice")(x)))
+    words = keras.Input((4,), dtype="int32")
+    save("refused_mask", keras.Sequential([words, layers.Embedding(11, 3, mask_zero=True, name="words"), layers.LSTM(2)]))
+    y = layers.Embedding(11, 3, mask_zero=True, name="words")(words)
+    save("refused_attention", keras.Model(words, layers.MultiHeadAttention(1, 2, name="heads")(y, y)))
+    y = layers.LSTM(2, zero_output_for_mask=True)(layers.Embedding(11, 3, name="words")(words))
+    z = layers.Embedding(11, 3, dtype="float64", name="wide")(words)
+    save("refused_options", keras.Model(words, [y, keras.ops.sin(layers.LSTM(2, dtype="float64")(z))]))
+
+
+if __name__ == "__main__":
+    keep("mlp", mlp(), floats(3, 6))
+    keep("cnn", cnn(), (127 * floats(2, 12, 10, 3) + 128).astype(np.float32))
+    keep("lstm", lstm(), tokens(2, 5))
+    keep("attention", attention(), tokens(2, 7))
+    keep("branches", branches(), floats(3, 5))
+    keep("shared", shared(), floats(3, 4), floats(3, 4))
+    keep("nested", nested(), floats(3, 4))
+    keep("two", two(), floats(2, 5, 3), floats(2, 2))
+    keep("shapes", shapes(), floats(2, 8, 4))
+    keep("masked", masked(), np.array([[1, 2, 0, 0], [3, 4, 5, 0], [6, 0, 7, 8]], np.int32))
+    refused()

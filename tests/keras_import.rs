@@ -1,0 +1,153 @@
+//! Models that Keras saved become Tile programs that predict the same: golden/keras_import/make.py
+//! made them.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::golden::{path, render};
+use insta::assert_snapshot;
+use tile_runtime::weights::WeightsFile;
+use tile_runtime::{Device, Model, Tensor, TileProgram};
+
+const NAMES: [&str; 10] =
+    ["mlp", "cnn", "lstm", "attention", "branches", "shared", "nested", "two", "shapes", "masked"];
+
+fn model(name: &str) -> PathBuf {
+    path(&format!("keras_import/{name}.keras"))
+}
+
+fn import(name: &str) -> TileProgram {
+    TileProgram::of_keras(model(name)).unwrap_or_else(|error| panic!("{name}: {}", render(&error)))
+}
+
+/// Returns the inputs or the outputs of a model in order.
+fn arrays(name: &str, kind: &str) -> Vec<Tensor> {
+    let mut file = WeightsFile::open(path(&format!("keras_import/{name}.npz"))).unwrap();
+    let names: Vec<String> = file.tensors().iter().map(|(entry, _)| entry.clone()).collect();
+    let place = |number: usize| names.iter().position(|name| *name == format!("{kind} {number}"));
+    (0..).map_while(place).map(|entry| file.read(entry).unwrap()).collect()
+}
+
+#[test]
+fn models_predict_the_same() {
+    for name in NAMES {
+        let program = import(name);
+        let text = program.text();
+        let model = Model::compile(text)
+            .unwrap_or_else(|error| panic!("{name}: {}\n{text}", render(&error)));
+        assert_eq!(model.warnings(), [], "{text}");
+        let entry = model.program().entry(None).unwrap();
+        let inputs: Vec<(String, Tensor)> = entry
+            .inputs
+            .iter()
+            .map(|input| input.name.name.clone())
+            .zip(arrays(name, "in"))
+            .collect();
+        let device = Device::cpu();
+        let mut builder = model.on(&device);
+        for (input, tensor) in &inputs {
+            builder = builder.input(input, tensor.ty().clone());
+        }
+        let mut session =
+            builder.build().unwrap_or_else(|error| panic!("{name}: {}\n{text}", render(&error)));
+        for (path, weight) in program.weights().unwrap() {
+            session.set(&path, &weight).unwrap();
+        }
+        let mut found = session.run(inputs).unwrap();
+        let expected = arrays(name, "out");
+        assert_eq!(entry.outputs.len(), expected.len(), "{name}");
+        for (output, expected) in entry.outputs.iter().zip(expected) {
+            let found = found.remove(&output.name).unwrap();
+            assert_eq!(found.shape(), expected.shape(), "{name}");
+            for (a, b) in found.to_f64s().iter().zip(expected.to_f64s()) {
+                // Sums of some dozens of products in f32, several layers deep.
+                assert!(
+                    (a - b).abs() <= 4e-6 * f64::max(1.0, b.abs()),
+                    "{name}: {a}, not {b}\n{text}"
+                );
+            }
+        }
+    }
+}
+
+/// A session saves what Keras saved: the same names and values. Models in models have no place in
+/// such a file, since the program does not say of which class they are in Keras.
+#[test]
+fn sessions_save_the_files_of_keras() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("saved.weights.h5");
+    let values = |file: &Path| {
+        let mut file = WeightsFile::open(file).unwrap();
+        let names: Vec<String> = file.tensors().iter().map(|(name, _)| name.clone()).collect();
+        let values = names.into_iter().enumerate();
+        values.map(|(at, name)| (name, file.read(at).unwrap())).collect::<BTreeMap<_, _>>()
+    };
+    for name in NAMES.iter().filter(|name| !["shared", "nested"].contains(name)) {
+        let program = import(name);
+        let compiled = Model::compile(program.text()).unwrap();
+        let device = Device::cpu();
+        let mut builder = compiled.on(&device);
+        let entry = compiled.program().entry(None).unwrap();
+        for (input, tensor) in entry.inputs.iter().zip(arrays(name, "in")) {
+            builder = builder.input(&input.name.name, tensor.ty().clone());
+        }
+        let mut session = builder.build().unwrap();
+        for (path, weight) in program.weights().unwrap() {
+            session.set(&path, &weight).unwrap();
+        }
+        session.save(&file).unwrap();
+        assert_eq!(values(&file), values(&model(name)), "{name}");
+        let path = program.weights().unwrap()[0].0.clone();
+        let before = session.get(&path).unwrap();
+        session.initialise(3).unwrap();
+        session.load(&file).unwrap();
+        assert_eq!(session.get(&path).unwrap(), before, "{name}");
+    }
+}
+
+#[test]
+fn programs() {
+    let all = NAMES.map(|name| import(name).text().to_owned());
+    assert_snapshot!(all.join("\n"));
+}
+
+/// All faults are reported at once.
+#[test]
+fn layers_and_options_that_the_library_lacks() {
+    let refused = |name: &str| TileProgram::of_keras(model(name)).unwrap_err().to_string();
+    let all =
+        ["lambda", "mask", "attention", "options"].map(|kind| refused(&format!("refused_{kind}")));
+    assert_snapshot!(all.join("\n"), @"
+    the layer `twice` (Lambda): `function`: it is Python code
+    the layer `words` makes a mask, and masks do not follow tensors here; help: make a Functional model of the same layers, whose file says which layers take the mask
+    the layer `words` makes a mask, which `heads` may take, but the file does not say so; help: write the program by hand, with `QueryMask = …`, and give it the file with `--weights`
+    the layer `wide` (Embedding): it has the type `float64`, and layers here compute in f32
+    the layer `lstm_5` (LSTM): it has the type `float64`, and layers here compute in f32
+    the layer `lstm_4` (LSTM): the library's layer has no option `zero_output_for_mask`, which is true
+    the layer `sin` (Sin): only layers and operators, such as `x + y`, are converted
+    ");
+}
+
+/// Truncated archives, and archives with changed bytes, are read or refused.
+#[test]
+fn damaged_archives() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("damaged.keras");
+    for name in ["mlp", "nested"] {
+        let whole = fs::read(model(name)).unwrap();
+        let open = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            TileProgram::of_keras(&file).and_then(|program| program.weights())
+        };
+        open(&whole).unwrap();
+        for length in (0..whole.len()).step_by(whole.len() / 50) {
+            assert!(open(&whole[..length]).is_err(), "{length} bytes of {name}");
+        }
+        for at in (0..whole.len()).step_by(whole.len() / 200) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= [0xff, 0x01, 0x80][at % 3];
+            let _ = open(&damaged);
+        }
+    }
+}
