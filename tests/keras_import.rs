@@ -12,8 +12,19 @@ use insta::assert_snapshot;
 use tile_runtime::weights::WeightsFile;
 use tile_runtime::{Device, Model, Tensor, TileProgram};
 
-const NAMES: [&str; 10] =
-    ["mlp", "cnn", "lstm", "attention", "branches", "shared", "nested", "two", "shapes", "masked"];
+const NAMES: [&str; 11] = [
+    "mlp",
+    "cnn",
+    "lstm",
+    "attention",
+    "branches",
+    "shared",
+    "nested",
+    "two",
+    "shapes",
+    "masked",
+    "masks_pass",
+];
 
 fn model(name: &str) -> PathBuf {
     path(&format!("keras_import/{name}.keras"))
@@ -121,11 +132,11 @@ fn layers_and_options_that_the_library_lacks() {
         ["lambda", "mask", "attention", "options"].map(|kind| refused(&format!("refused_{kind}")));
     assert_snapshot!(all.join("\n"), @"
     the layer `twice` (Lambda): `function`: it is Python code
-    the layer `words` makes a mask, and masks do not follow tensors here; help: make a Functional model of the same layers, whose file says which layers take the mask
-    the layer `words` makes a mask, which `heads` may take, but the file does not say so; help: write the program by hand, with `QueryMask = …`, and give it the file with `--weights`
+    the layer `words` makes a mask, and the file does not say whether `inner` takes it; help: write the program by hand, and give it the file with `--weights`
+    the layer `words` makes a mask, and the file does not say whether `heads` takes it; help: write the program by hand, and give it the file with `--weights`
     the layer `wide` (Embedding): it has the type `float64`, and layers here compute in f32
-    the layer `lstm_5` (LSTM): it has the type `float64`, and layers here compute in f32
-    the layer `lstm_4` (LSTM): the library's layer has no option `zero_output_for_mask`, which is true
+    the layer `lstm_6` (LSTM): it has the type `float64`, and layers here compute in f32
+    the layer `lstm_5` (LSTM): the library's layer has no option `zero_output_for_mask`, which is true
     the layer `sin` (Sin): only layers and operators, such as `x + y`, are converted
     ");
 }

@@ -175,14 +175,22 @@ def masked():
     words = keras.Input((None,), dtype="int32", name="words")
     x = layers.Embedding(11, 4, mask_zero=True)(words)
     y = layers.Bidirectional(layers.GRU(3, return_sequences=True))(layers.Dropout(0.1)(x))
-    return keras.Model(words, layers.Concatenate()([layers.LSTM(2)(y), layers.GlobalAveragePooling1D()(x)]))
+    lost = layers.LSTM(2)(x + layers.Dense(4)(x))
+    return keras.Model(words, layers.Concatenate()([layers.LSTM(2)(y), lost, layers.GlobalAveragePooling1D()(x)]))
+
+
+def masks_pass():
+    """Masks that pass from layer to layer, of which the file says nothing."""
+    series = keras.Input((4, 3))
+    return keras.Sequential([series, layers.Masking(), layers.Dense(4), layers.Bidirectional(layers.GRU(2, return_sequences=True)), layers.GlobalAveragePooling1D()])
 
 
 def refused():
     x = keras.Input((4,))
     save("refused_lambda", keras.Model(x, layers.Lambda(lambda x: x * 2, name="twice")(x)))
     words = keras.Input((4,), dtype="int32")
-    save("refused_mask", keras.Sequential([words, layers.Embedding(11, 3, mask_zero=True, name="words"), layers.LSTM(2)]))
+    inner = keras.Sequential([layers.LSTM(2)], name="inner")
+    save("refused_mask", keras.Sequential([words, layers.Embedding(11, 3, mask_zero=True, name="words"), inner]))
     y = layers.Embedding(11, 3, mask_zero=True, name="words")(words)
     save("refused_attention", keras.Model(words, layers.MultiHeadAttention(1, 2, name="heads")(y, y)))
     y = layers.LSTM(2, zero_output_for_mask=True)(layers.Embedding(11, 3, name="words")(words))
@@ -201,4 +209,7 @@ if __name__ == "__main__":
     keep("two", two(), floats(2, 5, 3), floats(2, 2))
     keep("shapes", shapes(), floats(2, 8, 4))
     keep("masked", masked(), np.array([[1, 2, 0, 0], [3, 4, 5, 0], [6, 0, 7, 8]], np.int32))
+    series = floats(2, 4, 3)
+    series[0, 2:], series[1, 0] = 0, 0
+    keep("masks_pass", masks_pass(), series)
     refused()

@@ -66,9 +66,34 @@ pub struct Call {
 }
 
 impl Layer {
-    /// Returns whether the layer makes a mask, which follows the tensor in Keras.
+    /// Returns whether the layer, or one in it, makes a mask.
     fn makes_mask(&self) -> bool {
-        self.class == "Masking" || self.config["mask_zero"] == true
+        let inner = self.network.as_ref().is_some_and(|inner| inner.mask_maker().is_some());
+        self.class == "Masking" || self.config["mask_zero"] == true || inner
+    }
+}
+
+/// Layers of Functional models in which Keras loses masks, or takes them without saying so in the
+/// file.
+const ATTENTION: [&str; 2] = ["MultiHeadAttention", "GroupQueryAttention"];
+
+impl Network {
+    /// Returns a layer that makes a mask, which passes from layer to layer.
+    pub fn mask_maker(&self) -> Option<&Layer> {
+        self.layers.iter().find(|layer| layer.makes_mask())
+    }
+
+    /// Checks that masks pass here as they do in Keras.
+    fn check_masks(&self) -> Result<(), String> {
+        let differs =
+            |layer: &&Layer| layer.network.is_some() || ATTENTION.contains(&layer.class.as_str());
+        match (self.mask_maker(), self.layers.iter().find(differs)) {
+            (Some(makes), Some(takes)) => Err(format!(
+                "the layer `{}` makes a mask, and the file does not say whether `{}` takes it; help: write the program by hand, and give it the file with `--weights`",
+                makes.name, takes.name
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -117,13 +142,15 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 /// Returns a sentence that names the model or the layer.
 pub fn network(model: &Value) -> Result<Network, String> {
     let config = &model["config"];
-    match text(model, "class_name") {
+    let network = match text(model, "class_name") {
         "Sequential" => sequential(config),
         "Functional" | "Model" if config["layers"].is_array() => functional(config),
         class => Err(format!(
             "expected a Sequential or Functional model, found the class `{class}`, whose layers only its Python code knows; help: write the layers in Tile, and give the file with `--weights`"
         )),
-    }
+    }?;
+    network.check_masks()?;
+    Ok(network)
 }
 
 /// Returns whether a serialized layer is a model.
@@ -180,11 +207,6 @@ fn sequential(config: &Value) -> Result<Network, String> {
         None => port("input_layer", &config["build_input_shape"])?,
     };
     let layers = layers(config)?;
-    if let Some(Layer { name, .. }) = layers.iter().find(|layer| layer.makes_mask()) {
-        return Err(format!(
-            "the layer `{name}` makes a mask, and masks do not follow tensors here; help: make a Functional model of the same layers, whose file says which layers take the mask"
-        ));
-    }
     let source = |layer: usize| match layer.checked_sub(1) {
         Some(call) => Source::Result { call, part: 0 },
         None => Source::Input(0),
@@ -277,20 +299,8 @@ impl Sources {
     }
 }
 
-/// The layers whose masks are no arguments of their calls.
-const TAKE_MASKS: [&str; 2] = ["MultiHeadAttention", "GroupQueryAttention"];
-
 fn functional(config: &Value) -> Result<Network, String> {
     let layers = layers(config)?;
-    let takes_mask = |layer: &&Layer| TAKE_MASKS.contains(&layer.class.as_str());
-    if let (Some(makes), Some(takes)) =
-        (layers.iter().find(|layer| layer.makes_mask()), layers.iter().find(takes_mask))
-    {
-        return Err(format!(
-            "the layer `{}` makes a mask, which `{}` may take, but the file does not say so; help: write the program by hand, with `QueryMask = …`, and give it the file with `--weights`",
-            makes.name, takes.name
-        ));
-    }
     let serialized: HashMap<&str, &Value> = list(config, "layers")
         .iter()
         .map(|layer| (text(&layer["config"], "name"), layer))

@@ -252,7 +252,7 @@ fn object(value: &Value) -> Result<String, String> {
     };
     if module == "keras.layers" {
         if config.get("mask_zero") == Some(&Value::Bool(true)) || class == "Masking" {
-            return Err(format!("`{class}` makes a mask, and masks do not follow tensors here"));
+            return Err(format!("`{class}` makes a mask inside it, which is not converted"));
         }
         return layer(class, &value["config"], &value["build_config"], &[]);
     }

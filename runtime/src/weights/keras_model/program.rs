@@ -151,6 +151,8 @@ struct Body<'n> {
     statements: Vec<String>,
     layers: Layers,
     applied: HashSet<usize>,
+    /// Whether tensors may have masks.
+    has_masks: bool,
     /// The number of tensors that have no name in Keras.
     hidden: usize,
     faults: Vec<String>,
@@ -194,6 +196,7 @@ impl<'n> Body<'n> {
             statements: Vec::new(),
             layers: Vec::new(),
             applied: HashSet::new(),
+            has_masks: network.mask_maker().is_some(),
             hidden: 0,
             faults: Vec::new(),
         }
@@ -421,7 +424,10 @@ impl<'n> Body<'n> {
         let named = call.named.iter().map(|(_, argument)| argument);
         let operands: Vec<String> =
             call.arguments.iter().chain(named).map(|argument| self.argument(argument)).collect();
-        (operands.len() == 2).then(|| operands.join(operator))
+        let text = (operands.len() == 2).then(|| operands.join(operator))?;
+        // Operators keep masks here, and lose them in Keras.
+        let loses_mask = self.has_masks && operator.trim().len() == 1;
+        Some(if loses_mask { format!("with_mask({text}, none)") } else { text })
     }
 
     /// Returns the arguments of a call that have names.
