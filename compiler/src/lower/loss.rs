@@ -146,8 +146,8 @@ impl<'p> StepBuilder<'p, '_> {
     }
 
     /// Returns the weights of the samples, times those that the mask of an output gives: 0 for what
-    /// does not count, and for the rest 1. With `is_mean` the rest has the number for which the mean
-    /// over all is the mean over what counts. The result has the mask.
+    /// does not count, and for the rest 1. With `is_mean` the rest has the number for which the
+    /// mean over all is the mean over what counts. The result has the mask.
     ///
     /// A mask of as many axes as the output has is not for the loss, which averages over the last.
     pub(super) fn masked_weights(

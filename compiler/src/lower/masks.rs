@@ -61,8 +61,8 @@ impl Tensors {
         self.add(Op::Reshape, ty, &[node], span)
     }
 
-    /// Returns a tensor with the elements of `node` and this mask of bools. It is a node of its own,
-    /// because `node` itself may have another mask or none.
+    /// Returns a tensor with the elements of `node` and this mask of bools. It is a node of its
+    /// own, because `node` itself may have another mask or none.
     pub(super) fn masked(&mut self, node: NodeId, mask: NodeId, span: Span) -> Lowered<NodeId> {
         let masked = self.same(node, span)?;
         self.masks.insert(masked, mask);
