@@ -161,7 +161,7 @@ impl BinaryOp {
 }
 
 id! {
-    /// The number of an instruction, which identifies the value that it computes.
+    /// A value's number: the position in [`Program::insts`] of the instruction that computes it.
     #[derive(Default)]
     Value
 }
