@@ -18,10 +18,12 @@ macro_rules! id {
         pub struct $name(usize);
 
         impl $crate::dense::Id for $name {
+            #[inline]
             fn new(number: usize) -> Self {
                 Self(number)
             }
 
+            #[inline]
             fn number(self) -> usize {
                 self.0
             }
@@ -30,6 +32,14 @@ macro_rules! id {
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
                 self.0.fmt(f)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = std::num::ParseIntError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
             }
         }
     };
@@ -50,6 +60,11 @@ impl<I: Id, T> Dense<I, T> {
         T: Clone,
     {
         vec![element; count].into()
+    }
+
+    /// Returns an empty list with room for `capacity` elements.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Vec::with_capacity(capacity).into()
     }
 
     /// Adds an element, and returns its number.
@@ -92,6 +107,15 @@ impl<I: Id, T> Dense<I, T> {
         self.elements.iter().enumerate().map(|(number, element)| (I::new(number), element))
     }
 
+    /// Returns the number of the first element that `is_wanted` accepts.
+    pub fn position(&self, is_wanted: impl FnMut(&T) -> bool) -> Option<I> {
+        self.elements.iter().position(is_wanted).map(I::new)
+    }
+
+    pub fn clear(&mut self) {
+        self.elements.clear();
+    }
+
     pub fn swap(&mut self, one: I, other: I) {
         self.elements.swap(one.number(), other.number());
     }
@@ -100,12 +124,14 @@ impl<I: Id, T> Dense<I, T> {
 impl<I: Id, T> Index<I> for Dense<I, T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, id: I) -> &T {
         &self.elements[id.number()]
     }
 }
 
 impl<I: Id, T> IndexMut<I> for Dense<I, T> {
+    #[inline]
     fn index_mut(&mut self, id: I) -> &mut T {
         &mut self.elements[id.number()]
     }
@@ -144,5 +170,14 @@ impl<'a, I, T> IntoIterator for &'a Dense<I, T> {
 
     fn into_iter(self) -> Self::IntoIter {
         self.elements.iter()
+    }
+}
+
+impl<'a, I, T> IntoIterator for &'a mut Dense<I, T> {
+    type Item = &'a mut T;
+    type IntoIter = std::slice::IterMut<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.elements.iter_mut()
     }
 }

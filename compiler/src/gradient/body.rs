@@ -1,6 +1,7 @@
 //! The derivative of a contraction's body with respect to its accesses.
 
 use super::rules::{self, Algebra};
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::graph::ContractionLeaf;
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
@@ -51,17 +52,17 @@ pub(super) fn derivatives(
 ) -> Vec<Option<Value>> {
     let mut found = vec![None; wanted.len()];
     let count = body.insts.len();
-    let mut depends = vec![false; count];
-    for (value, (inst, dtype)) in body.insts.iter().enumerate() {
+    let mut depends = Dense::of(false, count);
+    for (value, (inst, dtype)) in body.insts.enumerate() {
         depends[value] = dtype.is_float()
             && match inst {
                 Inst::Leaf(ContractionLeaf::Access(access)) => wanted.get(*access) == Some(&true),
                 _ => inst.operands().into_iter().any(|operand| depends[operand]),
             };
     }
-    let mut total: Vec<Option<Value>> = vec![None; count];
+    let mut total: Dense<Value, Option<Value>> = Dense::of(None, count);
     total[of] = Some(g);
-    for value in (0..count).rev().filter(|&value| depends[value]) {
+    for value in depends.ids().rev().filter(|&value| depends[value]) {
         let Some(g) = total[value] else { continue };
         let parts = match body.insts[value].0.clone() {
             Inst::Leaf(ContractionLeaf::Access(access)) => {

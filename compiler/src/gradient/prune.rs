@@ -8,8 +8,9 @@
 //! constraints state. Accesses at run-time indices stay.
 
 use crate::affine::Affine;
+use crate::dense::Dense;
 use crate::graph::{Contraction, ContractionLeaf, Graph, NodeId};
-use crate::scalar::{Inst, Program};
+use crate::scalar::{Inst, Program, Value};
 
 /// Removes the instructions, accesses and operands that a contraction, which writes places of
 /// `shape`, does not need. Returns the contraction and its remaining operands, or `None` on
@@ -109,17 +110,16 @@ fn simplify(contraction: &mut Contraction) {
 
 /// Returns the instructions on which the results depend.
 pub(super) fn live(body: &Program<ContractionLeaf>) -> Program<ContractionLeaf> {
-    let mut needed = vec![false; body.insts.len()];
+    let mut needed = Dense::of(false, body.insts.len());
     body.results.iter().for_each(|&result| needed[result] = true);
-    for value in (0..body.insts.len()).rev() {
+    for value in body.insts.ids().rev() {
         if needed[value] {
             body.insts[value].0.operands().into_iter().for_each(|operand| needed[operand] = true);
         }
     }
-    let mut numbers = vec![0; body.insts.len()];
+    let mut numbers = Dense::of(Value::default(), body.insts.len());
     let mut live = Program::default();
-    for value in (0..body.insts.len()).filter(|&value| needed[value]) {
-        let (inst, dtype) = &body.insts[value];
+    for (value, (inst, dtype)) in body.insts.enumerate().filter(|(value, _)| needed[*value]) {
         numbers[value] = live.push(inst.renumbered(|value| numbers[value]), *dtype);
     }
     live.results = body.results.iter().map(|&result| numbers[result]).collect();

@@ -287,7 +287,7 @@ impl<'a> Cursor<'a> {
                 self.expect("=")?;
                 self.access(body, affine)?;
             } else {
-                self.expect(&format!("v{}", body.program.insts.len()))?;
+                self.expect(&format!("v{}", body.program.insts.next_id()))?;
                 self.expect("=")?;
                 let inst = self.inst(body, affine)?;
                 body.program.insts.push(inst);
@@ -300,7 +300,7 @@ impl<'a> Cursor<'a> {
     fn value(&mut self, body: &Body<'_>) -> Parsed<Value> {
         self.expect("v")?;
         let value = self.number()?;
-        if value < body.program.insts.len() {
+        if value < body.program.insts.next_id() {
             Ok(value)
         } else {
             Err(format!("v{value} is not computed before"))

@@ -195,7 +195,7 @@ impl Display for ContractionText<'_> {
         let is_index = |n: usize| {
             c.accesses.iter().flat_map(|a| &a.index).any(|index| index.access == Some(n))
         };
-        for (value, (inst, dtype)) in c.body.insts.iter().enumerate() {
+        for (value, (inst, dtype)) in c.body.insts.enumerate() {
             // Print the accesses before the one that this instruction reads. That one becomes its
             // right-hand side if possible.
             if let Inst::Leaf(ContractionLeaf::Access(access)) = inst {

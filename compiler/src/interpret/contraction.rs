@@ -1,9 +1,10 @@
 //! Executes contractions point by point.
 
 use crate::affine::Affine;
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf};
-use crate::scalar::{BinaryOp, Inst};
+use crate::scalar::{BinaryOp, Inst, Value};
 use crate::tensor::{Tensor, TensorType};
 
 use super::walk::Walk;
@@ -33,7 +34,7 @@ pub(super) fn run(
         _ => None,
     };
     let mut places = filled(ty.elements(), start)?;
-    let mut values = Vec::with_capacity(contraction.body.insts.len());
+    let mut values = Dense::with_capacity(contraction.body.insts.len());
     let mut remaining = !points.walk.is_empty();
     while remaining {
         if points.read() {
@@ -49,7 +50,7 @@ pub(super) fn run(
                 contraction.body.results.get(1).is_none_or(|&counts| values[counts].is_true());
             if counts {
                 let place = &mut places[forms[points.place] as usize];
-                let exact = |(a, b): (usize, usize)| {
+                let exact = |(a, b): (Value, Value)| {
                     Scalar::from_f64(DType::F64, values[a].to_f64() * values[b].to_f64())
                 };
                 let value = factors.map_or(values[result], exact);

@@ -3,10 +3,11 @@
 //! row, so tests check a kernel at as many places as time permits.
 
 use crate::affine::Affine;
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::nest::{Inner, Leaf, Load, Nest};
-use crate::scalar::{Inst, Program};
+use crate::scalar::{Inst, Program, Value};
 use crate::tensor::Tensor;
 
 use super::Error;
@@ -56,13 +57,13 @@ pub fn row(
             point.set(nest.columns(), column);
             totals.push(match nest.aggregation {
                 Some(_) if !nest.inner.is_empty() => Some(point.total_of_sums(&scores)?),
-                Some(_) => Some((point.total()?, Vec::new())),
+                Some(_) => Some((point.total()?, Dense::default())),
                 None => None,
             });
         }
         // Instruction by instruction, since statistics need a value in all columns.
         let epilogue = &nest.epilogue;
-        let mut values: Vec<Vec<Bounded>> = Vec::with_capacity(epilogue.insts.len());
+        let mut values: Dense<Value, Vec<Bounded>> = Dense::with_capacity(epilogue.insts.len());
         for (inst, dtype) in &epilogue.insts {
             if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
                 let mut total = Total::new(*aggregation, *dtype);
@@ -106,7 +107,7 @@ pub fn row(
 fn instruction(
     inst: &Inst<Leaf>,
     dtype: DType,
-    value: impl Fn(usize) -> Bounded,
+    value: impl Fn(Value) -> Bounded,
     leaf: impl Fn(&Leaf) -> Option<Bounded>,
 ) -> Option<Bounded> {
     Some(match inst {
@@ -150,7 +151,7 @@ impl Point<'_> {
         let nest = self.nest;
         let body = &nest.body;
         let mut total = Total::new(nest.aggregation?, nest.accumulator()?);
-        let mut values: Vec<Bounded> = Vec::with_capacity(body.insts.len());
+        let mut values = Dense::with_capacity(body.insts.len());
         for number in 0..nest.reduction_points() {
             self.set(nest.reduction(), number);
             if !nest.guards.iter().all(|guard| self.value(guard).is_some_and(|value| value >= 0)) {
@@ -175,10 +176,13 @@ impl Point<'_> {
 
     /// Returns the aggregate at this place for a body with inner sums, and the values of the body's
     /// instructions at all points.
-    fn total_of_sums(&mut self, scores: &[Vec<Bounded>]) -> Option<(Total, Vec<Vec<Bounded>>)> {
+    fn total_of_sums(
+        &mut self,
+        scores: &[Vec<Bounded>],
+    ) -> Option<(Total, Dense<Value, Vec<Bounded>>)> {
         let nest = self.nest;
         let points = nest.reduction_points();
-        let mut values: Vec<Vec<Bounded>> = Vec::with_capacity(nest.body.insts.len());
+        let mut values: Dense<Value, Vec<Bounded>> = Dense::with_capacity(nest.body.insts.len());
         for (inst, dtype) in &nest.body.insts {
             if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
                 let mut total = Total::new(*aggregation, *dtype);
@@ -188,7 +192,7 @@ impl Point<'_> {
             }
             let of_point = |number: usize| {
                 self.set(nest.reduction(), number);
-                let known = |value: usize| values[value][number];
+                let known = |value: Value| values[value][number];
                 match inst {
                     Inst::Leaf(Leaf::Inner(sum)) => Some(scores[*sum][number]),
                     _ => instruction(inst, *dtype, known, |leaf| self.read(leaf, known)),
@@ -219,7 +223,7 @@ impl Point<'_> {
     fn inner_sum(&mut self, Inner { axes, body }: &Inner) -> Option<Bounded> {
         let dtype = body.dtype(body.results[0]);
         let mut total = Total::new(Aggregation::Sum, dtype);
-        let mut values = Vec::new();
+        let mut values = Dense::default();
         for term in 0..self.nest.points(axes.clone()) {
             self.set(axes.clone(), term);
             self.evaluate(body, &mut values)?;
@@ -229,7 +233,7 @@ impl Point<'_> {
     }
 
     /// Computes the values of a program's instructions at this point.
-    fn evaluate(&self, program: &Program<Leaf>, values: &mut Vec<Bounded>) -> Option<()> {
+    fn evaluate(&self, program: &Program<Leaf>, values: &mut Dense<Value, Bounded>) -> Option<()> {
         values.clear();
         for (inst, dtype) in &program.insts {
             let known = &*values;
@@ -241,7 +245,7 @@ impl Point<'_> {
     }
 
     /// Reads a leaf at this point, if it depends only on operands and axes.
-    fn read(&self, leaf: &Leaf, value: impl Fn(usize) -> Bounded) -> Option<Bounded> {
+    fn read(&self, leaf: &Leaf, value: impl Fn(Value) -> Bounded) -> Option<Bounded> {
         match leaf {
             Leaf::Load(load) => self.load(load, value),
             Leaf::Index(affine) => Some(Bounded::exact(Scalar::i32(self.value(affine)? as i32))),
@@ -253,7 +257,7 @@ impl Point<'_> {
         }
     }
 
-    fn load(&self, load: &Load, value: impl Fn(usize) -> Bounded) -> Option<Bounded> {
+    fn load(&self, load: &Load, value: impl Fn(Value) -> Bounded) -> Option<Bounded> {
         let operand = &self.operands[load.operand];
         if load.when.iter().any(|condition| self.value(condition).is_none_or(|value| value < 0)) {
             return Some(Bounded::exact(Scalar::zero(operand.dtype())));

@@ -3,7 +3,7 @@
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, Op};
-use crate::scalar::{Inst, Program};
+use crate::scalar::{Inst, Program, Value};
 
 /// A builder of contractions.
 pub(super) struct Form {
@@ -48,7 +48,7 @@ impl Form {
         self.contraction.accesses.push(Access { operand, index: index.collect() });
     }
 
-    pub fn leaf(&mut self, access: usize, dtype: DType) -> usize {
+    pub fn leaf(&mut self, access: usize, dtype: DType) -> Value {
         self.contraction.body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype)
     }
 

@@ -2,6 +2,7 @@
 //! which of them repeat, and how long each is needed.
 
 use crate::affine::Affine;
+use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::nest::{Leaf, Load, Nest};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
@@ -24,15 +25,15 @@ pub const SHORTEST_ROW: usize = 128;
 /// The values of a program, analysed for one space.
 pub struct Analysis {
     /// The instructions, or cheaper equivalents.
-    pub insts: Vec<Inst<Leaf>>,
+    pub insts: Dense<Value, Inst<Leaf>>,
     /// The period of each steady value.
-    pub periods: Vec<Option<usize>>,
+    pub periods: Dense<Value, Option<usize>>,
     /// The values that the results need, in the order of their computation.
     pub order: Vec<Value>,
     /// Whether each value is computed in a chain.
-    pub linked: Vec<bool>,
+    pub linked: Dense<Value, bool>,
     /// For each value, the position in the order of its last reader.
-    pub last_use: Vec<usize>,
+    pub last_use: Dense<Value, usize>,
     /// The points of a row, if chunks are whole rows.
     pub row_length: Option<usize>,
     /// The most points evaluated at once.
@@ -49,18 +50,19 @@ impl Analysis {
         space: &Space,
         guards: &[Affine],
     ) -> Self {
-        let count = program.insts.len();
-        let insts: Vec<Inst<Leaf>> = (0..count).map(|value| effective(program, value)).collect();
-        let dtypes: Vec<DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
+        let insts: Dense<Value, Inst<Leaf>> =
+            program.insts.ids().map(|value| effective(program, value)).collect();
+        let dtypes: Dense<Value, DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
         let is_used = used(&insts, results);
         let periods = periods(nest, &insts, space, guards);
         let row_length = (!nest.columns().is_empty()).then(|| nest.row_length());
         let uniform = uniform(&insts, &periods, |load| is_even(nest, space, row_length, load));
         let reads_of = |value: Value| reads(&insts[value]).collect();
-        let used = (0..count).filter(|&value| is_used[value]);
+        let used = insts.ids().filter(|&value| is_used[value]);
         let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, reads_of);
         // Chains pay only with enough points.
-        let linked = if space.size < SHORTEST_CHAIN { vec![false; count] } else { linked };
+        let linked =
+            if space.size < SHORTEST_CHAIN { Dense::of(false, insts.len()) } else { linked };
         let stays = |value: Value| match &insts[value] {
             Inst::Leaf(Leaf::Load(load)) => is_in_one_piece(nest, space, load),
             inst => matches!(inst, Inst::Const(_)),
@@ -85,10 +87,10 @@ impl Analysis {
 }
 
 /// Returns for each value whether the results need it.
-fn used(insts: &[Inst<Leaf>], results: &[Value]) -> Vec<bool> {
-    let mut is_used = vec![false; insts.len()];
+fn used(insts: &Dense<Value, Inst<Leaf>>, results: &[Value]) -> Dense<Value, bool> {
+    let mut is_used = Dense::of(false, insts.len());
     results.iter().for_each(|&result| is_used[result] = true);
-    for value in (0..insts.len()).rev() {
+    for value in insts.ids().rev() {
         if is_used[value] {
             reads(&insts[value]).for_each(|read| is_used[read] = true);
         }
@@ -97,8 +99,12 @@ fn used(insts: &[Inst<Leaf>], results: &[Value]) -> Vec<bool> {
 }
 
 /// Returns for each value the position in the order of its last reader.
-fn last_use(insts: &[Inst<Leaf>], order: &[Value], results: &[Value]) -> Vec<usize> {
-    let mut last_use = vec![0; insts.len()];
+fn last_use(
+    insts: &Dense<Value, Inst<Leaf>>,
+    order: &[Value],
+    results: &[Value],
+) -> Dense<Value, usize> {
+    let mut last_use = Dense::of(0, insts.len());
     results.iter().for_each(|&result| last_use[result] = usize::MAX);
     for (number, &value) in order.iter().enumerate().rev() {
         reads(&insts[value]).for_each(|read| last_use[read] = last_use[read].max(number));
@@ -176,11 +182,11 @@ fn is_in_one_piece(nest: &Nest, space: &Space, load: &Load) -> bool {
 /// Returns for each value whether it is the same all over a chunk, or over each of its rows, as far
 /// as can be told in advance.
 fn uniform(
-    insts: &[Inst<Leaf>],
-    periods: &[Option<usize>],
+    insts: &Dense<Value, Inst<Leaf>>,
+    periods: &Dense<Value, Option<usize>>,
     is_even: impl Fn(&Load) -> bool,
-) -> Vec<bool> {
-    let mut uniform: Vec<bool> = Vec::with_capacity(insts.len());
+) -> Dense<Value, bool> {
+    let mut uniform: Dense<Value, bool> = Dense::with_capacity(insts.len());
     for (inst, period) in insts.iter().zip(periods) {
         uniform.push(match inst {
             _ if *period == Some(1) => true,
@@ -198,13 +204,13 @@ fn uniform(
 /// points. Others, and values that are not worth keeping, have none.
 fn periods(
     nest: &Nest,
-    insts: &[Inst<Leaf>],
+    insts: &Dense<Value, Inst<Leaf>>,
     space: &Space,
     guards: &[Affine],
-) -> Vec<Option<usize>> {
+) -> Dense<Value, Option<usize>> {
     // The periods of all values, also of those not worth keeping. `None` means that it does not
     // repeat.
-    let mut repeats: Vec<Option<usize>> = Vec::with_capacity(insts.len());
+    let mut repeats: Dense<Value, Option<usize>> = Dense::with_capacity(insts.len());
     for inst in insts {
         let of = |affine: &Affine| space.period(nest, affine);
         repeats.push(match inst {

@@ -6,7 +6,7 @@ use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::nest::{Leaf, Load, Nest};
-use crate::scalar::{BinaryOp, Inst};
+use crate::scalar::{BinaryOp, Inst, Value};
 
 use super::address::Address;
 use super::space::Space;
@@ -88,7 +88,7 @@ impl Direct {
             return None;
         }
         let [result] = nest.body.results[..] else { return None };
-        let load = |value: usize| -> Option<&Load> {
+        let load = |value: Value| -> Option<&Load> {
             match &nest.body.insts[value].0 {
                 Inst::Leaf(Leaf::Load(load)) => Some(load),
                 _ => None,

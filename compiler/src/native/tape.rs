@@ -15,6 +15,7 @@
 use std::ops::Range;
 
 use crate::affine::Affine;
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::nest::{Leaf, Load, Nest};
 use crate::scalar::{Inst, Program, UnaryOp, Value};
@@ -54,7 +55,7 @@ pub struct Tape {
     pub lodgers: Vec<(Value, Value)>,
     /// The steps that run once, over one period of the value, each with that period in points.
     pub steady: Vec<(TapeStep, usize)>,
-    pub dtypes: Vec<DType>,
+    pub dtypes: Dense<Value, DType>,
     /// The bytes of each register.
     pub registers: Vec<usize>,
     /// Registers that always hold one scalar.
@@ -129,7 +130,7 @@ impl Tape {
     fn assign(&mut self, nest: &Nest, analysis: &Analysis, guards: &[Affine], in_place: &[Value]) {
         let Analysis { insts, periods, order, last_use, .. } = analysis;
         let mut free: Vec<usize> = Vec::new();
-        let mut register_of = vec![usize::MAX; insts.len()];
+        let mut register_of = Dense::of(usize::MAX, insts.len());
         for (number, &value) in order.iter().enumerate() {
             let inst = &insts[value];
             let bytes = self.longest * self.dtypes[value].size();
@@ -201,7 +202,7 @@ impl Tape {
     }
 
     /// Joins the steps of `linked` values to chains.
-    fn link(&mut self, linked: &[bool]) {
+    fn link(&mut self, linked: &Dense<Value, bool>) {
         let known = chain::Known { dtypes: &self.dtypes, constants: &self.constants };
         self.steps = chain::joined(std::mem::take(&mut self.steps), linked, known, &self.results);
         self.lodgers = chain::lodgers(&self.steps, &self.results, &self.dtypes);
@@ -252,9 +253,9 @@ impl Tape {
     /// Adds a value that is `value` negated. `value` must be constant or steady, and so is the
     /// result.
     pub(super) fn negative(&mut self, value: Value) -> Value {
-        let (negative, register) = (self.dtypes.len(), self.registers.len());
+        let register = self.registers.len();
         let dtype = self.dtypes[value];
-        self.dtypes.push(dtype);
+        let negative = self.dtypes.push(dtype);
         match self.constants.iter().find(|(constant, ..)| *constant == value) {
             Some(&(.., scalar)) => {
                 self.registers.push(self.longest * dtype.size());

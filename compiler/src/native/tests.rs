@@ -98,7 +98,7 @@ fn broken_programs_are_refused() {
         let Implementation::Scatter(scatter) = &mut program.implementation else {
             panic!("a scatter")
         };
-        scatter.key.dtypes.fill(crate::dtype::DType::F32);
+        scatter.key.dtypes.iter_mut().for_each(|dtype| *dtype = crate::dtype::DType::F32);
     });
     assert!(types.ends_with("reads i32[20]"), "{types}");
     let blocks = |change: &dyn Fn(&mut ProductBlocks)| {

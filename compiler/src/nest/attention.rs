@@ -13,6 +13,7 @@
 //! Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention",
 //! 2022).
 
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
@@ -68,7 +69,7 @@ impl Nest {
             .collect::<Option<Vec<Score>>>()?;
         let of_body = self.dependencies(&self.body);
         let (mut tops, mut sums) = (Vec::new(), Vec::new());
-        for (value, (inst, dtype)) in self.body.insts.iter().enumerate() {
+        for (value, (inst, dtype)) in self.body.insts.enumerate() {
             let Inst::Leaf(Leaf::Statistic(aggregation, of)) = inst else { continue };
             if *dtype != DType::F32 || roles.columns.iter().any(|&column| of_body[*of][column]) {
                 return None;
@@ -126,10 +127,10 @@ impl Nest {
     /// Returns for each value of the body whether it is proportional to exp(-top): `Some(true)` if
     /// it is, `Some(false)` if it does not depend on the top, and `None` if it depends on the top
     /// in another way or on one of `sums`.
-    fn degrees(&self, top: Option<Value>, sums: &[Value]) -> Vec<Option<bool>> {
+    fn degrees(&self, top: Option<Value>, sums: &[Value]) -> Dense<Value, Option<bool>> {
         let body = &self.body;
-        let mut degrees: Vec<Option<bool>> = Vec::with_capacity(body.insts.len());
-        for (value, (inst, _)) in body.insts.iter().enumerate() {
+        let mut degrees: Dense<Value, Option<bool>> = Dense::with_capacity(body.insts.len());
+        for (value, (inst, _)) in body.insts.enumerate() {
             let is_zero =
                 |v: Value| matches!(body.insts[v].0, Inst::Const(c) if c == Scalar::zero(c.dtype));
             let degree = match *inst {
@@ -200,7 +201,7 @@ pub(super) fn postponed(mut nest: Nest) -> Nest {
     body.results = vec![whole];
     let dtype = body.dtype(sum);
     let mut epilogue = Program::default();
-    let mut now: Vec<Value> = Vec::with_capacity(nest.epilogue.insts.len());
+    let mut now: Dense<Value, Value> = Dense::with_capacity(nest.epilogue.insts.len());
     for (inst, ty) in &nest.epilogue.insts {
         let value = epilogue.push(renumbered(inst, &|value| now[value]), *ty);
         let is_sum = matches!(inst, Inst::Leaf(Leaf::Accumulator)) && *ty == dtype;
@@ -251,15 +252,13 @@ fn without_unused(mut nest: Nest) -> Nest {
 pub(super) fn only_needed(
     program: &Program<Leaf>,
     others: &[Value],
-) -> (Program<Leaf>, Vec<Value>) {
-    let mut is_needed = vec![false; program.insts.len()];
+) -> (Program<Leaf>, Dense<Value, Value>) {
+    let mut is_needed = Dense::of(false, program.insts.len());
     let wanted = program.results.iter().chain(others);
     wanted.flat_map(|&value| needed(program, value)).for_each(|value| is_needed[value] = true);
     let mut only = Program::default();
-    let mut now = vec![0; is_needed.len()];
-    for (value, (inst, dtype)) in
-        program.insts.iter().enumerate().filter(|(value, _)| is_needed[*value])
-    {
+    let mut now = Dense::of(Value::default(), program.insts.len());
+    for (value, (inst, dtype)) in program.insts.enumerate().filter(|(value, _)| is_needed[*value]) {
         now[value] = only.push(renumbered(inst, &|value| now[value]), *dtype);
     }
     only.results = program.results.iter().map(|&result| now[result]).collect();
@@ -279,14 +278,14 @@ pub(crate) fn loads_of(
 
 /// Returns a value and all values that it is computed from.
 pub(super) fn needed(program: &Program<Leaf>, value: Value) -> Vec<Value> {
-    let mut is_needed = vec![false; value + 1];
+    let mut is_needed = Dense::of(false, program.insts.len());
     is_needed[value] = true;
-    for v in (0..=value).rev() {
+    for v in is_needed.ids().rev() {
         if is_needed[v] {
             operands(&program.insts[v].0).into_iter().for_each(|o| is_needed[o] = true);
         }
     }
-    (0..=value).filter(|&v| is_needed[v]).collect()
+    is_needed.ids().filter(|&v| is_needed[v]).collect()
 }
 
 /// Returns an instruction with its operands renumbered, including those that its leaf reads.

@@ -2,6 +2,7 @@
 //! product.
 
 use crate::affine::Affine;
+use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::scalar::{BinaryOp, Inst, Program, Value};
@@ -95,8 +96,8 @@ impl Nest {
     }
 
     /// Returns, for each value of a program, whether it depends on each axis.
-    pub fn dependencies(&self, program: &Program<Leaf>) -> Vec<Vec<bool>> {
-        let mut of: Vec<Vec<bool>> = Vec::with_capacity(program.insts.len());
+    pub fn dependencies(&self, program: &Program<Leaf>) -> Dense<Value, Vec<bool>> {
+        let mut of: Dense<Value, Vec<bool>> = Dense::with_capacity(program.insts.len());
         for (inst, _) in &program.insts {
             let mut axes = vec![false; self.axes.len()];
             match inst {

@@ -27,7 +27,7 @@ impl Nest {
     }
 
     fn program(&self, f: &mut fmt::Formatter<'_>, program: &Program<Leaf>) -> fmt::Result {
-        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+        for (value, (inst, dtype)) in program.insts.enumerate() {
             let text = match inst {
                 Inst::Leaf(Leaf::Load(load)) => self.load(load),
                 Inst::Leaf(Leaf::Index(affine)) => format!("index {}", self.affine(affine)),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
-use crate::scalar::{Inst, Program};
+use crate::scalar::{Inst, Program, Value};
 
 use super::{Inner, Leaf, Load, Nest, Output};
 
@@ -166,12 +166,12 @@ impl Nest {
 
     fn check_program(&self, program: &Program<Leaf>, part: Part) -> Result<(), String> {
         let epilogue = part == Part::Epilogue;
-        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+        for (value, (inst, dtype)) in program.insts.enumerate() {
             let place = || format!("v{value} of the {part}");
             require(inst.operands().iter().all(|&o| o < value), || {
                 format!("{} reads a later value", place())
             })?;
-            let type_of = |v: usize| program.insts[v].1;
+            let type_of = |v: Value| program.insts[v].1;
             let typed = match inst {
                 Inst::Const(s) => s.dtype == *dtype,
                 Inst::Unary(_, a) => type_of(*a) == *dtype,

@@ -16,7 +16,7 @@ use crate::dtype::DType;
 use crate::graph::{
     Access, Aggregation, Contraction, ContractionLeaf, Graph, IndexRange, NodeId, NodeMap, Op,
 };
-use crate::scalar::{BinaryOp, Inst, Program};
+use crate::scalar::{BinaryOp, Inst, Program, Value};
 use crate::tensor::TensorType;
 
 /// Joins products of one tensor with weights.
@@ -60,7 +60,7 @@ impl Projection {
         let is_sum = op.aggregation == Aggregation::Sum && !op.default && op.constraints.is_empty();
         let is_plain = is_sum && operands.len() == 2 && op.accesses.len() == 2;
         let result = op.body.results[0];
-        let leaf = |value: usize| match op.body.insts[value].0 {
+        let leaf = |value: Value| match op.body.insts[value].0 {
             Inst::Leaf(ContractionLeaf::Access(access)) => Some(access),
             _ => None,
         };

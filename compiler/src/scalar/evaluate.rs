@@ -8,7 +8,8 @@
 //!   unless the operation says otherwise.
 //! - The transcendental functions come from `libm`, so results do not depend on the machine.
 
-use super::{BinaryOp, Inst, Program, UnaryOp};
+use super::{BinaryOp, Inst, Program, UnaryOp, Value};
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 
 /// Returns the value of a scalar that is not a float.
@@ -160,7 +161,7 @@ fn power(mut base: i128, mut exponent: i128) -> i128 {
 impl<L> Program<L> {
     /// Replaces the contents of `values` with the value of each instruction, in order. `leaf`
     /// returns the value of a leaf. The results are `values[r]` for each `r` of `self.results`.
-    pub fn evaluate(&self, values: &mut Vec<Scalar>, mut leaf: impl FnMut(&L) -> Scalar) {
+    pub fn evaluate(&self, values: &mut Dense<Value, Scalar>, mut leaf: impl FnMut(&L) -> Scalar) {
         values.clear();
         for (inst, dtype) in &self.insts {
             let value = match inst {

@@ -20,6 +20,7 @@ pub use verify::select_result;
 
 use std::fmt;
 
+use crate::dense::{Dense, id};
 use crate::dtype::{DType, Scalar};
 
 /// Defines a type of operations, each with its name in text forms and in the language.
@@ -159,8 +160,11 @@ impl BinaryOp {
     }
 }
 
-/// The number of an instruction, which identifies the value that it computes.
-pub type Value = usize;
+id! {
+    /// A value's number: the position in [`Program::insts`] of the instruction that computes it.
+    #[derive(Default)]
+    Value
+}
 
 /// One instruction. `L` is the type of leaves: see the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -205,13 +209,13 @@ impl<L> Inst<L> {
 /// A sequence of instructions, each with the type of its value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Program<L> {
-    pub insts: Vec<(Inst<L>, DType)>,
+    pub insts: Dense<Value, (Inst<L>, DType)>,
     pub results: Vec<Value>,
 }
 
 impl<L: Clone + PartialEq> Default for Program<L> {
     fn default() -> Self {
-        Program { insts: Vec::new(), results: Vec::new() }
+        Program { insts: Dense::default(), results: Vec::new() }
     }
 }
 
@@ -219,12 +223,9 @@ impl<L: Clone + PartialEq> Program<L> {
     /// Returns the value of `inst`: an equal instruction if there is one, else a new one at the
     /// end.
     pub fn push(&mut self, inst: Inst<L>, dtype: DType) -> Value {
-        match self.insts.iter().position(|(i, d)| *i == inst && *d == dtype) {
+        match self.insts.position(|(i, d)| *i == inst && *d == dtype) {
             Some(value) => value,
-            None => {
-                self.insts.push((inst, dtype));
-                self.insts.len() - 1
-            }
+            None => self.insts.push((inst, dtype)),
         }
     }
 
@@ -269,7 +270,7 @@ impl<L: Clone + PartialEq> Program<L> {
         other: &Program<M>,
         mut leaf: impl FnMut(&mut Self, &M, DType) -> Value,
     ) -> Vec<Value> {
-        let mut here: Vec<Value> = Vec::with_capacity(other.insts.len());
+        let mut here: Dense<Value, Value> = Dense::with_capacity(other.insts.len());
         for (inst, dtype) in &other.insts {
             let value = match inst {
                 Inst::Leaf(l) => leaf(self, l, *dtype),
@@ -290,7 +291,7 @@ impl<L: Clone + PartialEq> Program<L> {
 /// Prints one instruction a line, such as `v2 = mul v0 v1 : f32`, then `return v2`.
 impl<L: fmt::Display> fmt::Display for Program<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (value, (inst, dtype)) in self.insts.iter().enumerate() {
+        for (value, (inst, dtype)) in self.insts.enumerate() {
             write!(f, "v{value} = ")?;
             match inst {
                 Inst::Const(s) => write!(f, "{s}")?,

@@ -7,7 +7,7 @@ impl<L> Program<L> {
     /// Checks that operands precede their readers and have the types that the operations take.
     /// `leaf` returns the type of a leaf, or an error. Errors are single sentences.
     pub fn verify(&self, mut leaf: impl FnMut(&L) -> Result<DType, String>) -> Result<(), String> {
-        for (value, (inst, dtype)) in self.insts.iter().enumerate() {
+        for (value, (inst, dtype)) in self.insts.enumerate() {
             if let Some(operand) = inst.operands().into_iter().find(|&operand| operand >= value) {
                 return Err(format!("v{value} reads v{operand}, which is not before it"));
             }
@@ -28,7 +28,7 @@ impl<L> Program<L> {
                 return Err(format!("v{value} is marked {dtype}, but computes {result}"));
             }
         }
-        match self.results.iter().find(|&&r| r >= self.insts.len()) {
+        match self.results.iter().find(|&&r| r >= self.insts.next_id()) {
             Some(result) => Err(format!("the result v{result} is not computed")),
             None => Ok(()),
         }

@@ -2,6 +2,7 @@
 //! become code.
 
 use crate::affine::Affine;
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Type};
 use crate::nest::{Leaf, Load, Nest, Output, operands};
@@ -66,7 +67,7 @@ pub(super) struct Point<'a> {
     /// the body if that has statistics.
     pub statistics: Vec<(Value, Expr)>,
     /// The values of the body that are already computed.
-    pub known: Vec<Option<Expr>>,
+    pub known: Dense<Value, Option<Expr>>,
     /// Use the device's own `exp`, which is off by up to 3 + 2·|x| units in the last place. The
     /// weights of a softmax have arguments of at most 0, for which that error is never more than
     /// the rounding of the largest weight.
@@ -88,7 +89,7 @@ impl<'a> Point<'a> {
         for (number, variable) in nest.loops().enumerate() {
             variables[variable] = Some(Expr::step(number));
         }
-        let known = vec![None; nest.body.insts.len()];
+        let known = Dense::of(None, nest.body.insts.len());
         Point {
             nest,
             profile,
@@ -229,21 +230,21 @@ impl<'a> Point<'a> {
         program: &Program<Leaf>,
         wanted: &[Value],
         accumulated: Option<(&Expr, &Expr)>,
-    ) -> Result<Vec<Expr>, Unsupported> {
+    ) -> Result<Dense<Value, Expr>, Unsupported> {
         let is_body = std::ptr::eq(program, &self.nest.body);
         let known =
             |value: Value| self.known.get(value).and_then(Option::as_ref).filter(|_| is_body);
-        let mut needed = vec![false; program.insts.len()];
+        let mut needed = Dense::of(false, program.insts.len());
         wanted.iter().for_each(|&w| needed[w] = true);
-        for value in (0..program.insts.len()).rev() {
+        for value in program.insts.ids().rev() {
             // A statistic is known too, so its operand is not needed.
             let is_statistic = matches!(program.insts[value].0, Inst::Leaf(Leaf::Statistic(..)));
             if needed[value] && known(value).is_none() && !is_statistic {
                 operands(&program.insts[value].0).into_iter().for_each(|o| needed[o] = true);
             }
         }
-        let mut done: Vec<Expr> = Vec::with_capacity(program.insts.len());
-        for (value, needed) in needed.into_iter().enumerate() {
+        let mut done: Dense<Value, Expr> = Dense::with_capacity(program.insts.len());
+        for (value, &needed) in needed.enumerate() {
             if let Some(known) = known(value) {
                 done.push(known.clone());
                 continue;

@@ -13,6 +13,7 @@ use crate::dtype::DType;
 use crate::kernel::{Builder, Builtin, Expr, Kernel, Type};
 use crate::nest::Nest;
 use crate::profile::Profile;
+use crate::scalar::Value;
 
 use super::accumulate::Accumulator;
 use super::point::{Point, declare};
@@ -210,11 +211,11 @@ fn points(
     let deep = if s.along == Along::Points { s.width } else { 1 };
     let steps = nest.reduction_points() / deep as usize;
     // An operand that all rows share is read once.
-    let shared: Vec<usize> = match (s.rows, divided(nest, s.rows)) {
+    let shared: Vec<Value> = match (s.rows, divided(nest, s.rows)) {
         (1, _) | (_, None) => Vec::new(),
         (_, Some((together, _))) => {
             let depend = nest.dependencies(&nest.body);
-            let is_shared = |value: &usize| !together.iter().any(|&axis| depend[*value][axis]);
+            let is_shared = |value: &Value| !together.iter().any(|&axis| depend[*value][axis]);
             nest.roles()
                 .into_iter()
                 .flat_map(|roles| [roles.left, roles.right])

@@ -5,6 +5,7 @@
 //! If an invocation has few columns, its values stay in registers from one statistic to the next,
 //! so that the row is read once. Otherwise each statistic is another loop over the columns.
 
+use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::kernel::{Builder, Expr, Kernel};
@@ -98,8 +99,8 @@ impl<'a> Rows<'a> {
         let dependencies = nest.dependencies(program);
         // For each value: one expression for each copy, or a single one if all columns have the
         // same value.
-        let mut done: Vec<Vec<Expr>> = Vec::with_capacity(program.insts.len());
-        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+        let mut done: Dense<Value, Vec<Expr>> = Dense::with_capacity(program.insts.len());
+        for (value, (inst, dtype)) in program.insts.enumerate() {
             if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
                 let statistic = self.statistic(*aggregation, *dtype);
                 let candidates = places.iter().enumerate().map(|(copy, (_, inside, _))| {
@@ -135,7 +136,7 @@ impl<'a> Rows<'a> {
     fn in_loops(&mut self, b: &mut Builder) -> Result<(), ScheduleError> {
         let program = &self.nest.epilogue;
         let vectors = (self.nest.row_length() / self.width as usize) as i32;
-        for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+        for (value, (inst, dtype)) in program.insts.enumerate() {
             let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst else { continue };
             let statistic = self.statistic(*aggregation, *dtype);
             let identity = statistic.identity(b, self.width)?;

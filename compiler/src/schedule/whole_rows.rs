@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::kernel::{Builder, Expr};
 use crate::nest::{Leaf, Nest, Roles};
 use crate::profile::Profile;
-use crate::scalar::{BinaryOp, Inst};
+use crate::scalar::{BinaryOp, Inst, Value};
 
 use super::contraction::{Block, below, extents};
 use super::point::Point;
@@ -76,8 +77,8 @@ pub(super) fn store_rows(
     let dependencies = nest.dependencies(program);
     let mut arrays: Vec<(DType, usize)> = Vec::new();
     // For each value of the epilogue: its expression at each place.
-    let mut done: Vec<Vec<Expr>> = Vec::with_capacity(program.insts.len());
-    for (value, (inst, dtype)) in program.insts.iter().enumerate() {
+    let mut done: Dense<Value, Vec<Expr>> = Dense::with_capacity(program.insts.len());
+    for (value, (inst, dtype)) in program.insts.enumerate() {
         if let Inst::Leaf(Leaf::Statistic(aggregation, a)) = inst {
             let statistic =
                 Statistic { profile: point.profile, aggregation: *aggregation, dtype: *dtype };
@@ -116,7 +117,7 @@ pub(super) fn store_rows(
             let code = match same {
                 Some(other) => own[other].clone(),
                 None => {
-                    let known = |v: usize| done[v][number].clone();
+                    let known = |v: Value| done[v][number].clone();
                     let written = Expr::from(true).splat(lanes);
                     let accumulated = Some((&place.sum, &written));
                     let code = place.point.instruction(b, program, value, &known, accumulated)?;

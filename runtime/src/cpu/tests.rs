@@ -15,6 +15,7 @@ use super::*;
 use proptest::test_runner::TestRunner;
 use random::{Draw, in_loops, nest, operands, output, product, scatter};
 use tile_compiler::affine::Affine;
+use tile_compiler::dense::Dense;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Aggregation;
 use tile_compiler::native::NativeProgram;
@@ -22,7 +23,13 @@ use tile_compiler::nest::{Axis, Leaf, Load, Nest, Output};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 use tile_compiler::tensor::{Tensor, TensorType};
 
-fn load(nest: &Nest, load: &Load, point: &[i64], values: &[Scalar], operands: &[Tensor]) -> Scalar {
+fn load(
+    nest: &Nest,
+    load: &Load,
+    point: &[i64],
+    values: &Dense<Value, Scalar>,
+    operands: &[Tensor],
+) -> Scalar {
     if load.when.iter().any(|when| when.evaluate(point).unwrap() < 0) {
         return Scalar::zero(nest.operands[load.operand].dtype);
     }
@@ -40,7 +47,7 @@ fn evaluate(
     sum: Scalar,
     written: bool,
 ) -> Vec<Scalar> {
-    let mut values: Vec<Scalar> = Vec::new();
+    let mut values: Dense<Value, Scalar> = Dense::default();
     for (inst, dtype) in &program.insts {
         let value = match inst {
             Inst::Const(scalar) => *scalar,

@@ -17,7 +17,7 @@ use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::interpret::nest::{Written, row, rows};
 use tile_compiler::interpret::{self};
 use tile_compiler::nest::{Inner, Leaf, Nest};
-use tile_compiler::scalar::{Inst, Program};
+use tile_compiler::scalar::{Inst, Program, Value};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::splitmix::SplitMix64;
@@ -85,14 +85,14 @@ fn indexes(nest: &Nest, program: &Program<Leaf>, operand: usize) -> Option<usize
     });
     let indices = loads.flat_map(|load| load.dynamic.iter().map(move |dynamic| (load, dynamic)));
     let chooses = indices.filter(|(_, (value, _))| depends(program, *value, operand));
-    let places = |(load, (_, stride)): (&tile_compiler::nest::Load, &(usize, i64))| {
+    let places = |(load, (_, stride)): (&tile_compiler::nest::Load, &(Value, i64))| {
         nest.operands[load.operand].elements() / stride.unsigned_abs().max(1) as usize
     };
     chooses.map(places).max()
 }
 
 /// Returns whether a value is computed from elements of an operand.
-fn depends(program: &Program<Leaf>, value: usize, operand: usize) -> bool {
+fn depends(program: &Program<Leaf>, value: Value, operand: usize) -> bool {
     match &program.insts[value].0 {
         Inst::Leaf(Leaf::Load(load)) => load.operand == operand,
         inst => inst.operands().into_iter().any(|value| depends(program, value, operand)),

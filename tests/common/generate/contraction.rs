@@ -1,11 +1,12 @@
 //! Random contractions.
 
 use tile_compiler::affine::Affine;
+use tile_compiler::dense::Dense;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{
     Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, Op,
 };
-use tile_compiler::scalar::{BinaryOp, Inst, Program};
+use tile_compiler::scalar::{self, BinaryOp, Inst, Program};
 use tile_compiler::tensor::TensorType;
 
 use super::bound::Bound;
@@ -231,7 +232,7 @@ impl Draft {
         builder: &Builder,
         body: &mut Body,
         dtype: DType,
-    ) -> Option<usize> {
+    ) -> Option<scalar::Value> {
         use BinaryOp::{Add, Max, Mul, Sub};
         let mut value = None;
         for (number, access) in self.accesses.iter().enumerate() {
@@ -266,7 +267,7 @@ impl Draft {
         let reduced = |v: &usize| self.output.iter().all(|place| place.as_variable() != Some(*v));
         let extent = |v: usize| (self.indices[v].high - self.indices[v].low).max(1) as f64;
         let points: f64 = (0..self.indices.len()).filter(reduced).map(extent).product();
-        let mut body = Body { program: Program::default(), bounds: vec![] };
+        let mut body = Body { program: Program::default(), bounds: Dense::default() };
         let mut value = self.of_accesses(choices, builder, &mut body, dtype);
         if value.is_none() || choices.once_in(8) {
             let form = self.form(choices, 2);
@@ -342,25 +343,25 @@ pub fn aggregated(aggregation: Aggregation, dtype: DType, value: Bound, points: 
 /// A body under construction, with the bound of each instruction.
 struct Body {
     program: Program<ContractionLeaf>,
-    bounds: Vec<Bound>,
+    bounds: Dense<scalar::Value, Bound>,
 }
 
 impl Body {
     /// Returns the number of an instruction, which has just been pushed or existed before, and
     /// stores its bound.
-    fn bounded(&mut self, value: usize, bound: Bound) -> usize {
-        if value == self.bounds.len() {
+    fn bounded(&mut self, value: scalar::Value, bound: Bound) -> scalar::Value {
+        if value == self.bounds.next_id() {
             self.bounds.push(bound);
         }
         value
     }
 
-    fn leaf(&mut self, leaf: ContractionLeaf, dtype: DType, bound: Bound) -> usize {
+    fn leaf(&mut self, leaf: ContractionLeaf, dtype: DType, bound: Bound) -> scalar::Value {
         let value = self.program.push(Inst::Leaf(leaf), dtype);
         self.bounded(value, bound)
     }
 
-    fn constant(&mut self, scalar: Scalar) -> usize {
+    fn constant(&mut self, scalar: Scalar) -> scalar::Value {
         let value = self.program.constant(scalar);
         self.bounded(
             value,
@@ -368,14 +369,14 @@ impl Body {
         )
     }
 
-    fn binary(&mut self, op: BinaryOp, a: usize, b: usize) -> usize {
+    fn binary(&mut self, op: BinaryOp, a: scalar::Value, b: scalar::Value) -> scalar::Value {
         let bound = binary_bound(op, self.program.dtype(a), self.bounds[a], self.bounds[b]);
         let value = self.program.binary(op, a, b);
         self.bounded(value, bound)
     }
 
     /// Clamps the value between `-most` and `most`, a whole number.
-    fn clamp(&mut self, value: usize, most: f64) -> usize {
+    fn clamp(&mut self, value: scalar::Value, most: f64) -> scalar::Value {
         let dtype = self.program.dtype(value);
         let low = self.constant(Scalar::from_f64(dtype, -most));
         let high = self.constant(Scalar::from_f64(dtype, most));
@@ -391,7 +392,7 @@ impl Body {
         self.bounded(value, bound)
     }
 
-    fn cast(&mut self, mut value: usize, dtype: DType) -> usize {
+    fn cast(&mut self, mut value: scalar::Value, dtype: DType) -> scalar::Value {
         if self.program.dtype(value) == dtype {
             return value;
         }

@@ -1,5 +1,6 @@
 //! The operations of chains for a program's instructions.
 
+use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::nest::Leaf;
@@ -88,7 +89,7 @@ pub fn cast(from: DType, to: DType) -> Option<Code> {
 }
 
 /// Returns whether a chain may contain an instruction, given the types of its result and operands.
-pub fn chainable(inst: &Inst<Leaf>, dtypes: &[DType], value: Value) -> bool {
+pub fn chainable(inst: &Inst<Leaf>, dtypes: &Dense<Value, DType>, value: Value) -> bool {
     let f32 = |value: Value| dtypes[value] == DType::F32;
     match inst {
         Inst::Unary(op, a) => f32(*a) && unary(*op).is_some(),

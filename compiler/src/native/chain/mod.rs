@@ -11,6 +11,7 @@ mod linker;
 
 use std::collections::HashSet;
 
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::nest::Leaf;
@@ -77,13 +78,13 @@ impl Chain {
 /// possible, and says for each value whether it is in a chain. `uniform` values, the same all over
 /// a chunk, are computed outside of chains.
 pub(super) fn arranged(
-    insts: &[Inst<Leaf>],
-    dtypes: &[DType],
+    insts: &Dense<Value, Inst<Leaf>>,
+    dtypes: &Dense<Value, DType>,
     used: impl Iterator<Item = Value>,
-    uniform: &[bool],
+    uniform: &Dense<Value, bool>,
     reads: impl Fn(Value) -> Vec<Value>,
-) -> (Vec<Value>, Vec<bool>) {
-    let (mut order, mut linked) = (Vec::new(), vec![false; insts.len()]);
+) -> (Vec<Value>, Dense<Value, bool>) {
+    let (mut order, mut linked) = (Vec::new(), Dense::of(false, insts.len()));
     // The start of the current chain in the order, its values, and those of them that are known
     // only at its end.
     let (mut first, mut values, mut statistics) = (0, HashSet::new(), HashSet::new());
@@ -114,7 +115,7 @@ pub(super) fn arranged(
 /// The known properties of a tape's values.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    pub dtypes: &'a [DType],
+    pub dtypes: &'a Dense<Value, DType>,
     /// The constants: value, register and scalar.
     pub constants: &'a [(Value, usize, Scalar)],
 }
@@ -135,7 +136,7 @@ impl Known<'_> {
 /// Joins consecutive steps of `linked` values to chains. `results` are read after the last step.
 pub(super) fn joined(
     steps: Vec<TapeStep>,
-    linked: &[bool],
+    linked: &Dense<Value, bool>,
     known: Known,
     results: &[Value],
 ) -> Vec<TapeStep> {
@@ -179,7 +180,7 @@ pub(super) fn joined(
 pub(super) fn lodgers(
     steps: &[TapeStep],
     results: &[Value],
-    dtypes: &[DType],
+    dtypes: &Dense<Value, DType>,
 ) -> Vec<(Value, Value)> {
     let chains = || {
         steps.iter().enumerate().filter_map(|(number, step)| match &step.action {

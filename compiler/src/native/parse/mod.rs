@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use crate::affine::Affine;
 use crate::cursor::{Cursor, ParseError, Parsed};
+use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::nest::Derived;
@@ -104,7 +105,7 @@ impl Cursor<'_> {
         Aggregation::parse(word).ok_or_else(|| format!("`{word}` is not an aggregation"))
     }
 
-    fn types(&mut self) -> Parsed<Vec<DType>> {
+    fn types(&mut self) -> Parsed<Dense<Value, DType>> {
         self.expect("types")?;
         let mut types = Vec::new();
         while !self.starts_with("registers") {
@@ -112,7 +113,7 @@ impl Cursor<'_> {
             let count: usize = if self.eat("*") { self.number()? } else { 1 };
             types.extend(std::iter::repeat_n(dtype, count.min(1 << 20)));
         }
-        Ok(types)
+        Ok(types.into())
     }
 
     /// Returns whether `text` is next.

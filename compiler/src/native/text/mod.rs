@@ -23,6 +23,7 @@ mod program;
 use std::fmt;
 
 use crate::affine::Affine;
+use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::scalar::Value;
 
@@ -60,12 +61,12 @@ fn pace(lines: &Lines) -> String {
 }
 
 /// Returns types as `f32*4 bool`.
-fn types(all: &[DType]) -> String {
+fn types(all: &Dense<Value, DType>) -> String {
     let of_run = |run: &[DType]| match run {
         [one] => format!(" {one}"),
         run => format!(" {}*{}", run[0], run.len()),
     };
-    all.chunk_by(|a, b| a == b).map(of_run).collect()
+    all.iter().as_slice().chunk_by(|a, b| a == b).map(of_run).collect()
 }
 
 impl fmt::Display for Variables {

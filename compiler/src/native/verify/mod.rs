@@ -2,6 +2,7 @@
 
 mod program;
 
+use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::scalar::Value;
 use crate::tensor::TensorType;
@@ -35,7 +36,7 @@ enum Home {
 struct Walk<'a> {
     tape: &'a Tape,
     operands: &'a [TensorType],
-    homes: Vec<Home>,
+    homes: Dense<Value, Home>,
     /// The value that each register has.
     holds: Vec<Option<Value>>,
 }
@@ -44,11 +45,10 @@ impl Tape {
     /// Checks the invariants that the [module documentation](super) states, for a nest with these
     /// operands.
     pub fn verify(&self, operands: &[TensorType]) -> Checked {
-        let count = self.dtypes.len();
         let mut walk = Walk {
             tape: self,
             operands,
-            homes: vec![Home::Nowhere; count],
+            homes: Dense::of(Home::Nowhere, self.dtypes.len()),
             holds: vec![None; self.registers.len()],
         };
         ensure(self.longest > 0 && self.registers.len() > WRITTEN, || {

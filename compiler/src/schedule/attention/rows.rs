@@ -104,7 +104,7 @@ impl<'a> Rows<'a> {
             for (r, row) in rows.iter().enumerate() {
                 let mut at = row.clone();
                 at.share(b, &of_point, &roles.reduction);
-                for (value, (inst, _)) in body.insts.iter().enumerate() {
+                for (value, (inst, _)) in body.insts.enumerate() {
                     if let Inst::Leaf(Leaf::Inner(inner)) = inst {
                         let score = &tiles[*inner].0[r][c as usize];
                         at.known[value] = Some(if lanes == 1 {

@@ -271,9 +271,9 @@ pub fn nest(draw: &mut Draw) -> Nest {
         }
         if generator.draw.chance(25) {
             let zero = body.constant(Scalar::zero(dtype));
-            let first = (0..body.insts.len())
-                .find(|&v| matches!(body.insts[v].0, Inst::Leaf(Leaf::Load(_))))
-                .unwrap();
+            let is_load =
+                |(inst, _): &(Inst<Leaf>, DType)| matches!(inst, Inst::Leaf(Leaf::Load(_)));
+            let first = body.insts.position(is_load).unwrap();
             let valid = body.binary(BinaryOp::Gt, first, zero);
             body.results.push(valid);
         }
@@ -373,7 +373,7 @@ pub fn product(draw: &mut Draw) -> Nest {
     let everywhere: Vec<usize> = (0..free).collect();
     let mut epilogue = generator.program(dtype, &everywhere, true);
     if generator.draw.chance(30) {
-        epilogue.results = vec![0];
+        epilogue.results = epilogue.insts.ids().take(1).collect();
     }
     generator.nest.epilogue = epilogue;
     generator.nest

@@ -16,6 +16,7 @@ use bind::Bench;
 use bytemuck::Pod;
 pub use state::State;
 use state::{At, Spread};
+use tile_compiler::dense::Dense;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::native::{ACCUMULATOR, Action, CHUNK, Fused, TapeStep, Term};
@@ -36,7 +37,7 @@ pub struct Machine<'t> {
     tape: &'t Runner,
     operands: &'t [Operand<'t>],
     registers: Vec<Register>,
-    at: Vec<At>,
+    at: Dense<Value, At>,
     moves: Vec<i64>,
     bench: Bench,
     /// The prefetches that the next chain is to issue.

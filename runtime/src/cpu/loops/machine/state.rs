@@ -5,7 +5,9 @@ use crate::cpu::loops::walk::Walker;
 use crate::cpu::memory::Register;
 use crate::cpu::vector::number::{from_scalar, typed};
 use crate::cpu::vector::strip::ChunkPointer;
+use tile_compiler::dense::Dense;
 use tile_compiler::native::Tape;
+use tile_compiler::scalar::Value;
 
 /// The place of a value's elements for the current chunk.
 #[derive(Clone, Copy)]
@@ -38,7 +40,7 @@ pub(super) enum Spread {
 /// The state of a machine that is kept between uses.
 pub struct State {
     pub(super) registers: Vec<Register>,
-    pub(super) at: Vec<At>,
+    pub(super) at: Dense<Value, At>,
     pub(super) moves: Vec<i64>,
     pub(super) bench: Bench,
     pub(super) walker: Walker,
@@ -48,7 +50,7 @@ impl State {
     pub(super) fn new(tape: &Tape) -> Self {
         let mut registers: Vec<Register> =
             tape.registers.iter().map(|&bytes| Register::zeroed(bytes)).collect();
-        let mut at = vec![At::Register(0); tape.dtypes.len()];
+        let mut at = Dense::of(At::Register(0), tape.dtypes.len());
         for &(value, register, scalar) in &tape.constants {
             typed!(scalar.dtype, T => registers[register].elements_mut::<T>().fill(from_scalar(scalar)));
             at[value] = At::Uniform(register, Spread::Kept);

@@ -375,7 +375,7 @@ fn others_are_none() {
     nest.axes[taps].extent = 2;
     assert!(native::Winograd::recognise(&nest).is_none());
     nest.axes[taps].extent = 3;
-    let Inst::Leaf(Leaf::Load(load)) = &mut nest.body.insts[0].0 else {
+    let Some((Inst::Leaf(Leaf::Load(load)), _)) = nest.body.insts.iter_mut().next() else {
         panic!("the image is loaded first")
     };
     let lines = nest.axes.iter().position(|axis| axis.name == "y").unwrap();
