@@ -9,7 +9,7 @@ use crate::tensor::Tensor;
 /// N = [1, 0, 1, 0]: `""` if it has none.
 fn counted(expression: &str) -> String {
     let source = format!(
-        "function f(A[T, D], B[T, D], C[D], M[T], N[T]) -> (Y) {{
+        "model Masked(A[T, D], B[T, D], C[D], M[T], N[T]) -> (Y) {{
             X = with_mask(A, M);
             Z = with_mask(B, N);
             R = {expression};
@@ -67,5 +67,9 @@ fn masks_are_kept_by_elementwise_operations() {
 #[test]
 fn masks_are_of_the_first_axes() {
     let source = "function f(X[N, T], M[T]) -> (Y) { Y = with_mask(X, M); }";
-    insta::assert_snapshot!(lowered(source, "X = f32[2, 3]; M = bool[3]"), @"");
+    insta::assert_snapshot!(lowered(source, "X = f32[2, 3]; M = bool[3]"), @"
+    E0208: the mask has the shape [3], and the tensor [2, 3]
+      `M` 
+      help: the shape of a mask is the first axes of the tensor's
+    ");
 }
