@@ -128,9 +128,9 @@ fn programs() {
 #[test]
 fn layers_and_options_that_the_library_lacks() {
     let refused = |name: &str| TileProgram::of_keras(model(name)).unwrap_err().to_string();
-    let all =
-        ["lambda", "mask", "attention", "options"].map(|kind| refused(&format!("refused_{kind}")));
-    assert_snapshot!(all.join("\n"), @"
+    let all = ["lambda", "mask", "attention", "options", "custom", "text"]
+        .map(|kind| refused(&format!("refused_{kind}")));
+    assert_snapshot!(all.join("\n"), @r#"
     the layer `twice` (Lambda): `function`: it is Python code
     the layer `words` makes a mask, and the file does not say whether `inner` takes it; help: write the program by hand, and give it the file with `--weights`
     the layer `words` makes a mask, and the file does not say whether `heads` takes it; help: write the program by hand, and give it the file with `--weights`
@@ -138,7 +138,9 @@ fn layers_and_options_that_the_library_lacks() {
     the layer `lstm_6` (LSTM): it has the type `float64`, and layers here compute in f32
     the layer `lstm_5` (LSTM): the library's layer has no option `zero_output_for_mask`, which is true
     the layer `sin` (Sin): only layers and operators, such as `x + y`, are converted
-    ");
+    the layer `twice` is of the class `Dense`, which is no class of Keras itself; help: write the program by hand, and give it the file with `--weights`
+    the layer `pool` (MaxPooling2D): `padding`: "valid\") |> Rescaling(9, name = \"x" has characters that a text here cannot have
+    "#);
 }
 
 /// Truncated archives, and archives with changed bytes, are read or refused.

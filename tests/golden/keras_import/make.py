@@ -41,8 +41,8 @@ def keep(name, model, *inputs):
     save(name, model)
 
 
-def save(name, model):
-    """Saves the model. All archives but one are compressed, to be small; Keras reads both."""
+def save(name, model, old="", new=""):
+    """Saves the model, with a part of its configuration replaced. All archives but one are compressed; Keras reads both."""
     path = FOLDER / f"{name}.keras"
     model.save(path)
     with zipfile.ZipFile(path) as archive:
@@ -50,6 +50,8 @@ def save(name, model):
     with zipfile.ZipFile(path, "w") as archive:
         for part, content in parts.items():
             how = zipfile.ZIP_STORED if name == "mlp" else zipfile.ZIP_DEFLATED
+            if part == "config.json":
+                content = content.replace(old.encode(), new.encode())
             archive.writestr(zipfile.ZipInfo(part, (2026, 1, 1, 0, 0, 0)), content, how)
 
 
@@ -195,6 +197,10 @@ def refused():
     save("refused_attention", keras.Model(words, layers.MultiHeadAttention(1, 2, name="heads")(y, y)))
     y = layers.LSTM(2, zero_output_for_mask=True)(layers.Embedding(11, 3, name="words")(words))
     z = layers.Embedding(11, 3, dtype="float64", name="wide")(words)
+    custom = keras.saving.register_keras_serializable("own")(type("Dense", (layers.Dense,), {}))
+    save("refused_custom", keras.Sequential([x, custom(2, name="twice")]))
+    pool = keras.Sequential([keras.Input((4, 4, 1)), layers.MaxPooling2D(2, name="pool")])
+    save("refused_text", pool, '"valid"', r'"valid\") |> Rescaling(9, name = \"x"')
     save("refused_options", keras.Model(words, [y, keras.ops.sin(layers.LSTM(2, dtype="float64")(z))]))
 
 

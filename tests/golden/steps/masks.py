@@ -47,7 +47,7 @@ def families():
          "X = embed(Tokens)", "Z = first(X)", "H = second(Z)", "Y = last(H)")
     case("mean", "pool = GlobalAveragePooling1D()", "X = embed(Tokens)", "Y = pool(X)")
     case("normalized", "norm = BatchNormalization()", "pool = GlobalAveragePooling1D()", "X = embed(Tokens)", "Z = norm(X)", "Y = pool(Z)")
-    for norm in ["LayerNormalization()", "UnitNormalization()", "Dropout(0.0)", "Activation(tanh)", "ELU()", "PReLU()", "Rescaling(2.0)"]:
+    for norm in ["LayerNormalization()", "UnitNormalization()", "Dropout(0.0)", "Activation(tanh)", "ELU()", "PReLU()", "GroupNormalization(3)", "Rescaling(2.0)"]:
         case(f"kept_by_{norm.split('(')[0].lower()}", f"layer = {norm}", "X = embed(Tokens)", "Y = layer(X)")
     case("self_attention", "attention = MultiHeadAttention(2, 2)", "add = Add()", "pool = GlobalAveragePooling1D()",
          f"Y = pool(add([embed(Tokens), {SELF}]))")
@@ -56,6 +56,9 @@ def families():
     case("causal_attention", "attention = MultiHeadAttention(2, 2)", f"Y = {SELF[:-1]}, use_causal_mask = true)")
     case("cross_attention", "other = Embedding(6, 3, mask_zero = true)", "attention = MultiHeadAttention(2, 2)",
          "Y = attention(embed(Tokens), other(Words))", inputs={"Tokens": tokens, "Words": words})
+    for kind in ["Attention", "AdditiveAttention"]:
+        statements = ["other = Embedding(6, 3, mask_zero = true)", f"attention = {kind}()", "pool = GlobalAveragePooling1D()"]
+        case(f"{kind.lower()}_mean", *statements, "Y = pool(attention(embed(Tokens), other(Words)))", inputs={"Tokens": tokens, "Words": words})
     for merge in ["Add()", "Multiply()", "Average()", "Maximum()", "Concatenate()", "Concatenate(1)"]:
         name = "".join(letter for letter in merge.lower() if letter.isalnum())
         case(f"merged_{name}", "other = Embedding(6, 3, mask_zero = true)", f"merge = {merge}",

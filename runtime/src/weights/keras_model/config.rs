@@ -131,6 +131,12 @@ pub fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_default()
 }
 
+/// Returns whether an object is of a class of Keras, and not of a user's class, which may have the
+/// same name.
+pub fn is_of_keras(object: &Value) -> bool {
+    text(object, "module").split('.').next() == Some("keras")
+}
+
 /// Returns a list of the configuration, or an empty one.
 fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
@@ -143,8 +149,10 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 pub fn network(model: &Value) -> Result<Network, String> {
     let config = &model["config"];
     let network = match text(model, "class_name") {
-        "Sequential" => sequential(config),
-        "Functional" | "Model" if config["layers"].is_array() => functional(config),
+        "Sequential" if is_of_keras(model) => sequential(config),
+        "Functional" | "Model" if is_of_keras(model) && config["layers"].is_array() => {
+            functional(config)
+        }
         class => Err(format!(
             "expected a Sequential or Functional model, found the class `{class}`, whose layers only its Python code knows; help: write the layers in Tile, and give the file with `--weights`"
         )),
@@ -171,6 +179,12 @@ fn layers(config: &Value) -> Result<Vec<Layer>, String> {
         *count += 1;
         if class == "InputLayer" {
             continue;
+        }
+        if !is_of_keras(layer) {
+            return Err(format!(
+                "the layer `{}` is of the class `{class}`, which is no class of Keras itself; help: write the program by hand, and give it the file with `--weights`",
+                text(&layer["config"], "name")
+            ));
         }
         let network = if is_model(layer) { Some(network(layer)?) } else { None };
         layers.push(Layer {

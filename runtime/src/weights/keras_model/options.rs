@@ -10,7 +10,7 @@ use tile_lang::LIBRARY;
 use tile_lang::ast::{Expr, ExprKind, Function, Input, UnaryOp};
 use tile_lang::builtin::builtin_names;
 
-use super::config::text;
+use super::config::{is_of_keras, text};
 
 /// The library's functions and layers by name, without those for ONNX.
 static LIBRARY_DEFINITIONS: LazyLock<HashMap<String, Function>> = LazyLock::new(|| {
@@ -208,7 +208,7 @@ fn argument(parameter: &Input, value: &Value) -> Result<String, String> {
     let Value::String(text) = value else { return written(value) };
     let kinds = ["activation", "initializer", "regularizer", "constraint"];
     if !kinds.iter().any(|kind| name.ends_with(kind)) {
-        return Ok(name_or_text(text));
+        return written(value);
     }
     if is_function(text) {
         Ok(text.clone())
@@ -250,6 +250,9 @@ fn object(value: &Value) -> Result<String, String> {
     let Some(config) = config.filter(|_| !class.starts_with("__")) else {
         return Err("it is Python code".into());
     };
+    if !is_of_keras(value) {
+        return Err(format!("`{class}` is no class of Keras itself"));
+    }
     if module == "keras.layers" {
         if config.get("mask_zero") == Some(&Value::Bool(true)) || class == "Masking" {
             return Err(format!("`{class}` makes a mask inside it, which is not converted"));
