@@ -185,7 +185,6 @@ impl<'p> Call<'_, 'p> {
         }
     }
 
-    /// Returns the weights of the samples, or `none` where there are none to see.
     /// Returns whether a path is one of a list of patterns, or lies below one.
     fn matches(&self) -> Lowered<Value<'p, NodeId>> {
         let text = |value: &Value<'p, NodeId>, argument: usize| match value {

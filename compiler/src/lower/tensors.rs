@@ -192,7 +192,8 @@ impl Tensors {
         self.imported(input)
     }
 
-    /// Returns the value of `sample_weight()` in the current graph.
+    /// Returns the weights of the samples in the current graph, or `none` where there are none to
+    /// see.
     pub fn weight_of_samples<'p>(&mut self) -> Value<'p, NodeId> {
         match self.sample_weight {
             Some(weight) => Value::Element(self.imported(weight)),

@@ -233,7 +233,7 @@ impl Callback for ReduceOnPlateau {
 pub struct Checkpoint {
     path: PathBuf,
     best_of: Option<Watch>,
-    /// Whether the name of the file was checked.
+    /// True once the name of the file was checked.
     is_checked: bool,
 }
 

@@ -151,7 +151,7 @@ struct Body<'n> {
     statements: Vec<String>,
     layers: Layers,
     applied: HashSet<usize>,
-    /// Whether tensors may have masks.
+    /// True if tensors may have masks.
     has_masks: bool,
     /// The number of tensors that have no name in Keras.
     hidden: usize,
@@ -425,7 +425,8 @@ impl<'n> Body<'n> {
         let operands: Vec<String> =
             call.arguments.iter().chain(named).map(|argument| self.argument(argument)).collect();
         let text = (operands.len() == 2).then(|| operands.join(operator))?;
-        // Operators keep masks here, and lose them in Keras.
+        // Operators keep masks here, and lose them in Keras. `!=`, of two characters, makes the
+        // masks that calls name.
         let loses_mask = self.has_masks && operator.trim().len() == 1;
         Some(if loses_mask { format!("with_mask({text}, none)") } else { text })
     }
