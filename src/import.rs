@@ -90,7 +90,14 @@ fn converted(arguments: &Import, terminal: &Terminal) -> Result<TileProgram, Fai
         return TileProgram::of_keras(file).map_err(|error| terminal.failure(&error, file));
     }
     if !has_ending("onnx") {
-        let what = format!("{} is no .onnx or .keras file", file.display());
+        let has_weights =
+            ["pt", "pth", "safetensors", "h5", "npz", "bin"].into_iter().any(has_ending);
+        let what = if has_weights {
+            "is a file of weights without a program: write the program in Tile, and give the file to it by `--weights`"
+        } else {
+            "is no .onnx or .keras file"
+        };
+        let what = format!("{} {what}", file.display());
         return Err(Failure::input(what));
     }
     let source = Source::open(file, terminal)?;

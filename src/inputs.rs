@@ -9,7 +9,7 @@ use tile_compiler::tensor::TensorType;
 use tile_runtime::data::npy::{self, NpyError};
 use tile_runtime::data::picture::{self, Pixels, is_picture};
 use tile_runtime::train::as_model_takes;
-use tile_runtime::{Declared, Device, Model, SessionBuilder, Tensor};
+use tile_runtime::{Declared, Device, Model, SessionBuilder, Tensor, reason_of_reading};
 
 use crate::arguments::{Input, Sizes, input_parser, pixels};
 use crate::source::Source;
@@ -81,13 +81,8 @@ impl Inputs {
             files.partition(|(_, path)| is_picture(path));
         for (name, path) in arrays {
             let tensor = npy::open(path).map_err(|error| {
-                let what = format!("{}: {error}", path.display());
-                let help = if matches!(error, NpyError::Io(_)) {
-                    ""
-                } else {
-                    "numpy.save writes such a file"
-                };
-                source.wrong_input(entry, name, "E0301", &what, help)
+                let (what, help) = not_an_array(path, &error);
+                source.wrong_input(entry, name, "E0301", &what, &help)
             })?;
             given.insert(name.clone(), tensor);
         }
@@ -163,8 +158,15 @@ impl Inputs {
         let array =
             shape.and_then(|shape| Tensor::from_scalars(TensorType::new(*dtype, shape), scalars));
         array.ok_or_else(|| {
-            let what = format!("{} numbers do not fill {}", numbers.len(), declared.shape());
-            source.wrong_input(entry, name, "E0301", &what, "the numbers are in row-major order")
+            let is_open = declared.sizes.iter().any(Option::is_none);
+            let what = match known {
+                Some(known) if is_open => format!("a multiple of {known} numbers"),
+                Some(known) => format!("{known} numbers"),
+                None => "more numbers than memory holds".to_owned(),
+            };
+            let what = format!("`{name}` takes {what}, and {} are given", numbers.len());
+            let help = format!("its shape is {}; the last axis varies fastest", declared.shape());
+            source.wrong_input(entry, name, "E0301", &what, &help)
         })
     }
 
@@ -243,5 +245,25 @@ impl Inputs {
             assumed.sizes.shape.push((input.to_owned(), TensorType::new(declared.dtype, shape)));
         }
         assumed
+    }
+}
+
+/// Returns what is wrong with a file that was given as an array, and what to do.
+fn not_an_array(path: &Path, error: &NpyError) -> (String, String) {
+    let file = path.display();
+    if matches!(error, NpyError::Io(_)) {
+        return (format!("{file}: {}", reason_of_reading(path, error)), String::new());
+    }
+    let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    match ending.as_deref() {
+        Some("csv" | "tsv") => (
+            format!("{file} is a table, and `--input` takes an array (.npy), a picture or numbers"),
+            format!("`tilec predict MODEL {file} --weights FILE` predicts each row of a table"),
+        ),
+        Some("npz") => (
+            format!("{file} has several arrays, and `--input` takes one (.npy)"),
+            "numpy.save writes one; `train` and `evaluate` read .npz files by `--data`".to_owned(),
+        ),
+        _ => (format!("{file}: {error}"), "numpy.save writes such a file".to_owned()),
     }
 }

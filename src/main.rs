@@ -162,9 +162,11 @@ fn unknown_option(error: &clap::Error) -> Option<Failure> {
         Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option,
         _ => return None,
     };
-    let name = option.strip_prefix("--")?;
     let command = Arguments::command();
     let word = std::env::args_os().nth(1)?.into_string().ok()?;
+    let Some(name) = option.strip_prefix("--") else {
+        return extra_file(&word, option).map(Failure::usage);
+    };
     let current = command.find_subcommand(&word).unwrap_or(&command);
     let options = |command: &clap::Command| -> Vec<String> {
         command.get_arguments().filter_map(|known| known.get_long()).map(str::to_owned).collect()
@@ -174,12 +176,42 @@ fn unknown_option(error: &clap::Error) -> Option<Failure> {
     let others: Vec<String> = others.map(|other| format!("`tilec {}`", other.get_name())).collect();
     let own: Vec<String> = options(current).iter().map(|known| format!("--{known}")).collect();
     let help = match did_you_mean(option, own.iter().map(String::as_str)) {
+        _ if word == "train" && of_training(name).is_some() => of_training(name)?.to_owned(),
         _ if !others.is_empty() => format!("it is an option of {}", listed(&others)),
         Some(help) => help,
         None => "`--help` lists the options".to_owned(),
     };
     let command = if std::ptr::eq(current, &command) { "tilec" } else { word.as_str() };
     Some(Failure::usage(format!("`{command}` has no option `{option}`: {help}")))
+}
+
+/// Returns the error for a file that is one too many, such as data that want an option.
+fn extra_file(command: &str, file: &str) -> Option<String> {
+    let meant = match command {
+        "train" | "evaluate" => format!("`--data {file}` names the data"),
+        "run" => format!("`--input NAME={file}` gives an input its array or picture"),
+        _ => return None,
+    };
+    let is_meant = !file.starts_with('-') && source::is_meant_as_a_file(Path::new(file));
+    is_meant
+        .then(|| format!("`{command}` takes one program, and `{file}` is another file: {meant}"))
+}
+
+/// Returns what there is instead of an option of other programs that train.
+fn of_training(option: &str) -> Option<&'static str> {
+    Some(match option {
+        "lr" | "learning-rate" | "optimizer" => {
+            "it is in the program's `train` block, as in `optimizer = Adam(0.01);`"
+        }
+        "loss" => "it is in the program's `train` block, as in `loss = MeanSquaredError();`",
+        "metric" | "metrics" => {
+            "they are in the program's `train` block, as in `metrics = [MeanAbsoluteError()];`"
+        }
+        "batch" | "bs" => "did you mean `--batch-size`?",
+        "output" | "out" | "checkpoint" => "`--save FILE` writes the weights",
+        "gpu" | "cuda" | "cpu" => "`--device NAME` chooses one; `tilec devices` lists them",
+        _ => return None,
+    })
 }
 
 /// Returns the first word of the command line if it names a file.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tile_compiler::dtype::DType;
 use tile_compiler::lower::Binding;
 use tile_lang::{did_you_mean, listed};
-use tile_runtime::data::picture::{self, is_picture};
+use tile_runtime::data::picture::{self, Pixels, is_picture};
 use tile_runtime::data::{npy, write_whole};
 use tile_runtime::{Device, Error, Outputs, Scalar, Session, Tensor, TensorType};
 
@@ -108,7 +108,8 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     }
     let paths = output_files(arguments, outputs.iter().map(|(name, _)| name));
     let files = outputs.iter().zip(paths).map(|((_, tensor), path)| {
-        path.map(|path| write_output(arguments, &source, &path, tensor).map(|()| path)).transpose()
+        path.map(|path| write_output(arguments, &source, &path, tensor, terminal).map(|()| path))
+            .transpose()
     });
     let files = files.collect::<Result<Vec<_>, Failure>>()?;
     let line = |((name, tensor), file): ((&str, &Tensor), &Option<PathBuf>)| match file {
@@ -292,8 +293,17 @@ fn write_output(
     source: &Source,
     path: &Path,
     tensor: &Tensor,
+    terminal: &Terminal,
 ) -> Result<(), Failure> {
     if is_picture(path) {
+        let values = || tensor.scalars().map(Scalar::to_f64);
+        let is_dark = values().all(|value| (0.0..=1.0).contains(&value));
+        if tensor.dtype().is_float() && is_dark && arguments.inputs.pictures == Pixels::Raw {
+            terminal.note(&format!(
+                "{} is black: its values are from 0 to 1, and those of pixels from 0 to 255; multiply the output by 255",
+                path.display()
+            ));
+        }
         let bytes = picture::encode(path, tensor, arguments.inputs.pictures)
             .map_err(|error| source.failed(&error))?;
         return write_file(path, bytes);

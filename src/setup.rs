@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use etcetera::base_strategy::{BaseStrategy, choose_native_strategy};
-use tile_runtime::{Device, DeviceInfo, Error, Model, Tensor};
+use tile_runtime::{Device, DeviceInfo, Error, Model, Tensor, reason_of_reading};
 
 use crate::bench::report::time;
 use crate::terminal::{Failure, Terminal, print, tell, write_file};
@@ -76,8 +76,9 @@ pub fn saved(terminal: &Terminal) -> Option<String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => {
             terminal.note_once(&format!(
-                "the device of `tilec setup` is not used: cannot read {}: {error}",
-                file.display()
+                "the device of `tilec setup` is not used: {}: {}",
+                file.display(),
+                reason_of_reading(&file, &error)
             ));
             None
         }

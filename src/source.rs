@@ -1,10 +1,8 @@
 //! A Tile or ONNX file that was read and checked, and the reports of later errors in it.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use tile_lang::diagnostic::Diagnostic;
-use tile_lang::did_you_mean;
 use tile_runtime::{Device, Error, Imports, Model, Network, read_program};
 
 use crate::arguments::Sizes;
@@ -129,7 +127,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// Reads the text of a file. For a missing file, suggests one of a similar name.
+/// Reads the text of a file.
 pub fn read(path: &Path) -> Result<String, Failure> {
     if path.is_dir() {
         return Err(Failure::input(format!(
@@ -137,21 +135,5 @@ pub fn read(path: &Path) -> Result<String, Failure> {
             path.display()
         )));
     }
-    read_program(path).map_err(|error| {
-        match similar_file(path).filter(|_| error.kind() == ErrorKind::NotFound) {
-            Some(guess) => Failure::input(format!("there is no file {}: {guess}", path.display())),
-            None => Failure::reading(path, &error),
-        }
-    })
-}
-
-/// Returns `did you mean …?` for the file in the same folder whose name is nearest.
-fn similar_file(path: &Path) -> Option<String> {
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder).ok()?.take(1000).flatten();
-    let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    did_you_mean(path.file_name()?.to_str()?, names.iter().map(String::as_str))
+    read_program(path).map_err(|error| Failure::reading(path, &error))
 }

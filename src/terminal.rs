@@ -10,7 +10,7 @@ use tile_lang::{Sources, listed};
 use tile_runtime::data::folder::Samples;
 use tile_runtime::data::{self, write_whole};
 use tile_runtime::weights::LoadReport;
-use tile_runtime::{Blame, Device, Error};
+use tile_runtime::{Blame, Device, Error, reason_of_reading, reason_of_writing};
 
 /// The options of all commands: verbosity, colour and permitted imports.
 pub struct Terminal {
@@ -59,13 +59,17 @@ impl Failure {
 
     /// A file that cannot be read: a fault of the input.
     pub fn reading(path: &Path, error: &std::io::Error) -> Failure {
-        Failure::input(format!("cannot read {}: {error}", path.display()))
+        Failure::input(format!(
+            "cannot read {}: {}",
+            path.display(),
+            reason_of_reading(path, error)
+        ))
     }
 
     /// A file that cannot be written: a fault of the input if the path is wrong, else of the
     /// machine.
     pub fn writing(path: &Path, error: &std::io::Error) -> Failure {
-        let what = format!("cannot write {}: {error}", path.display());
+        let what = format!("cannot write {}: {}", path.display(), reason_of_writing(path, error));
         match Blame::of_writing(error) {
             Blame::Input => Failure::input(what),
             Blame::Machine => Failure::machine(what),

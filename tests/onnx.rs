@@ -308,7 +308,7 @@ fn what_is_refused() {
     leaves_the_folder: the initializer `W`: it is in the file `../../../../etc/passwd`, which is not in the model's folder
     negative: the initializer `W`: it has the shape [-2]
     no_output: nothing gives the output `Y`
-    not_there: the initializer `W`: cannot read its file `nothing.data`: No such file or directory (os error 2)
+    not_there: the initializer `W`: cannot read its file `nothing.data`: there is no such file
     nothing: this is not a valid ONNX file: it has no graph
     overflow: the initializer `W`: a tensor f32[2147483648, 2147483648, 2147483648] is larger than any memory
     packed: the initializer `W`: it is i8[5], which takes 3 bytes, and has 2

@@ -10,6 +10,7 @@ use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{did_you_mean, listed};
 
 use crate::files::npy::NpyError;
+use crate::files::{reason_of_reading, reason_of_writing};
 
 /// An error of this crate. `Display` describes it in one sentence with the names and sizes.
 #[derive(Debug, thiserror::Error)]
@@ -68,13 +69,13 @@ pub enum Error {
     #[error("{}", what.join("\n"))]
     Keras { what: Vec<String> },
     /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {}", path.display(), reason_of_writing(path, source))]
     Write { path: PathBuf, source: io::Error },
     /// The data for training or evaluation do not fit the program, or are damaged.
     #[error("{what}")]
     Data { what: String },
     /// A file cannot be read. `source` has the reason.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), reason_of_reading(path, source.as_ref()))]
     Read { path: PathBuf, source: Source },
 }
 

@@ -83,7 +83,7 @@ pub use builder::{InputType, SessionBuilder};
 pub use device::Device;
 pub use device_info::DeviceInfo;
 pub use error::{Blame, Error, Source};
-pub use files::{Imports, read_program};
+pub use files::{Imports, read_program, reason_of_reading, reason_of_writing};
 pub use model::{Declared, Model};
 pub use session::{Outputs, Session};
 pub use tile_compiler::dtype::{DType, Scalar};

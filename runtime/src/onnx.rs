@@ -13,7 +13,7 @@ use tile_compiler::tensor::Tensor;
 
 use crate::builder::SessionBuilder;
 use crate::error::Error;
-use crate::files::{Allowance, open_file, read_file};
+use crate::files::{Allowance, open_file, read_file, reason_of_reading};
 use crate::model::{Declared, Foreign, Model};
 use crate::session::Session;
 use crate::staged::Staged;
@@ -58,7 +58,10 @@ impl OnnxFile {
     /// Reads a part of a file in the folder. Rejects paths and links that lead out of the folder.
     fn read(&self, part: &External) -> Result<Vec<u8>, String> {
         let External { path, offset, length } = part;
-        let io = |error: std::io::Error| format!("cannot read its file `{path}`: {error}");
+        let io = |error: std::io::Error| {
+            let reason = reason_of_reading(&self.folder.join(path), &error);
+            format!("cannot read its file `{path}`: {reason}")
+        };
         let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
         let folder = folder.canonicalize().map_err(io)?;
         let full = folder.join(path).canonicalize().map_err(io)?;

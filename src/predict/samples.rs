@@ -164,6 +164,7 @@ pub fn read(
     let failed = |error: Error| Failure::input(error.to_string());
     let mut samples = Vec::new();
     for path in &arguments.inputs {
+        path.metadata().map_err(|error| Failure::reading(path, &error))?;
         let extension =
             path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let extension = extension.to_ascii_lowercase();
@@ -196,6 +197,10 @@ pub fn read(
                 return Err(Failure::input(format!("{}: {what}", path.display())));
             }
         }
+    }
+    let is_open = signature.only().is_some_and(|declared| declared.sizes[1..].contains(&None));
+    if is_open && samples.iter().any(|sample| matches!(sample.content, Content::Picture(..))) {
+        terminal.note("pictures keep their own sizes, as the model declares none");
     }
     Ok(samples)
 }

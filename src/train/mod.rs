@@ -296,6 +296,9 @@ fn note_written(arguments: &Train, terminal: &Terminal) {
     if !written.is_empty() {
         terminal.note(&format!("written: {}", written.join(", ")));
     }
+    if arguments.save.is_none() && arguments.watch.save_best.is_none() {
+        terminal.note("the trained weights were not written: `--save FILE.safetensors` keeps them");
+    }
 }
 
 /// A value of `--validation`.

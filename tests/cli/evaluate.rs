@@ -98,7 +98,7 @@ fn wrong_inputs_are_refused() {
         ("predict", "@. --weights @w.safetensors", 1, "there are no pictures in it"),
         ("predict", "@points.csv --weights @none.npz", 1, "none.npz"),
         ("evaluate", "--weights @w.safetensors", 2, "--data"),
-        ("evaluate", "--data @none --weights @w.safetensors", 1, "there is no such folder or file"),
+        ("evaluate", "--data @none --weights @w.safetensors", 1, "there is no such file"),
         ("evaluate", "--data @points.csv --shape Point=3x2", 2, "the data say the shapes"),
     ] {
         let run = case.run(command, options);

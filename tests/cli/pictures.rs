@@ -112,7 +112,7 @@ fn refused() {
     ];
     assert_snapshot!(all.join("\n"), @"
     [E0301] Error: FOLDER/broken.png: unexpected end of file
-    [E0301] Error: none.jpg: No such file or directory (os error 2)
+    [E0301] Error: none.jpg: there is no such file
     [E0301] Error: tests/golden/pictures/shapes.png: the input is [2, 8, 8, 3]: it is a batch of 2 pictures, and this is one
     [E0301] Error: tests/golden/pictures/shapes.png: the input is [?, ?, 2]: it is no picture, which is [H, W], [H, W, C] or [C, H, W], with 1, 3 or 4 channels, or one such in a batch
     [E0301] Error: tests/golden/pictures/shapes.png: the input is of the type u8, which has no place for scaled values of pixels

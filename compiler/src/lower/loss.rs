@@ -113,11 +113,11 @@ impl<'p> StepBuilder<'p, '_> {
 
     /// Returns the error for a loss or metric in a setting that needs a target when there is none.
     pub(super) fn without_targets(&self, setting: &str) -> Diagnostic {
-        let message = format!("no output has a target for the `{setting}`");
+        let message = format!("the data have no targets, and `{setting}` needs them");
         let error = Diagnostic::error("E0242", place_of(self.block, setting), message);
         let output = &self.function.outputs[0].name;
         error.help(format!(
-            "the data call it `y` or `{output}`; `targets = inputs` takes the model's inputs, as for an autoencoder"
+            "targets are an array called `y` or `{output}`; `targets = inputs` takes the model's inputs, as for an autoencoder"
         ))
     }
 
@@ -177,7 +177,16 @@ impl<'p> StepBuilder<'p, '_> {
         let tensors = &mut self.evaluator.target;
         let mut masked = tensors.select([mask, counted, zero], span)?;
         if let Some(weights) = weights {
-            let rank = sizes.len().max(tensors.shape(weights).len());
+            let given = tensors.shape(weights);
+            if !given.starts_with(&sizes) && !sizes.starts_with(&given) {
+                let message = format!(
+                    "the weights of the samples have the shape {given:?}, and the mask of the output {sizes:?}"
+                );
+                return Err(self.error("E0242", message).help(
+                    "a sample has one weight, or one for each part of it that the mask counts",
+                ));
+            }
+            let rank = sizes.len().max(given.len());
             let aligned =
                 [tensors.with_rank(masked, rank, span)?, tensors.with_rank(weights, rank, span)?];
             masked = tensors.binary(BinaryOp::Mul, aligned, span)?;

@@ -10,9 +10,11 @@ use tile_lang::span::Span;
 use super::expression::{Lowered, Spans, Target};
 use super::tensors::Tensors;
 use super::value::Value;
+use crate::affine::Affine;
 use crate::dtype::DType;
-use crate::graph::{NodeId, Op};
+use crate::graph::{Aggregation, Contraction, NodeId, Op};
 use crate::scalar::BinaryOp;
+use crate::tensor::TensorType;
 
 /// Returns the tensor `X` of `with_mask(X, mask)` with the mask, or without one if that is `none`.
 pub(super) fn with_mask<'p>(
@@ -87,10 +89,11 @@ impl Tensors {
         let mut kept = None;
         for &operand in operands {
             let Some(mask) = self.mask(operand) else { continue };
-            let (own, shape) = (self.graph.shape(operand), self.graph.shape(result));
-            if own.len() != shape.len() || !shape.starts_with(self.graph.shape(mask)) {
+            let shape = self.graph.shape(result).to_vec();
+            if self.graph.shape(operand).len() != shape.len() {
                 continue;
             }
+            let mask = self.repeated(mask, &shape, span)?;
             kept = Some(match kept {
                 Some(other) if other != mask => self.either(other, mask, span)?,
                 _ => mask,
@@ -100,6 +103,21 @@ impl Tensors {
             self.masks.insert(result, mask);
         }
         Ok(result)
+    }
+
+    /// Returns a mask that counts the same along those first axes of `shape` where it has size 1.
+    fn repeated(&mut self, mask: NodeId, shape: &[usize], span: Span) -> Lowered<NodeId> {
+        let own = self.shape(mask);
+        let sizes = &shape[..own.len()];
+        if own == sizes {
+            return Ok(mask);
+        }
+        let index = |(axis, &size)| if size == 1 { Affine::constant(0) } else { Affine::var(axis) };
+        let index = own.iter().enumerate().map(index).collect();
+        let places = (0..sizes.len()).map(Affine::var).collect();
+        let copy = Contraction::of_tensor(Aggregation::Assign, DType::Bool, sizes, places, index);
+        let ty = TensorType::new(DType::Bool, sizes);
+        self.add(Op::Contraction(Box::new(copy)), ty, &[mask], span)
     }
 
     /// Returns the mask of what one of two masks counts.

@@ -61,7 +61,14 @@ impl<'p> StepBuilder<'p, '_> {
         };
         let paths = [format!("train.metrics.{name}.Sum"), format!("train.metrics.{name}.Count")];
         let [sum, count] = self.counted(sum, count, &paths[0], &paths[1])?;
-        self.binary(BinaryOp::Div, sum, count)
+        let mean = self.binary(BinaryOp::Div, sum, count)?;
+        if weights.is_none() {
+            return Ok(mean);
+        }
+        // Weights may be 0 for all samples so far. As in Keras, the mean is 0 then.
+        let zero = self.number(0.0);
+        let is_zero = self.binary(BinaryOp::Eq, count, zero)?;
+        self.evaluator.target.select([is_zero, zero, mean], span)
     }
 
     /// Adds the mean loss of each output to the results if several have one, as Keras does.

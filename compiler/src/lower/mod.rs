@@ -73,7 +73,7 @@ pub use assume::check_assuming;
 pub use calls::{Calls, Passed};
 pub use network::{Expected, InputRange, Layer, Network, Role, Weight, WeightKind};
 pub use target::Lowered;
-pub use train::{Settings, Targets, settings, train};
+pub use train::{Settings, Targets, place_of as place_of_setting, settings, train};
 pub use turns::{check_shared, settings_in_turn};
 
 use std::collections::{BTreeMap, HashMap};

@@ -143,7 +143,7 @@ pub(super) fn given(
 
 /// Returns the location of a setting's value, or of the block's name if no statement of the block
 /// itself sets it.
-pub(super) fn place_of(block: &Function, name: &str) -> Span {
+pub fn place_of(block: &Function, name: &str) -> Span {
     let set = block.body.iter().rev().find_map(|statement| match &statement.kind {
         StatementKind::Assign { targets, value }
             if targets.iter().any(|target| target.name == name) =>

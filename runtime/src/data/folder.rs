@@ -104,8 +104,8 @@ pub fn open(path: &Path) -> Result<Samples, Error> {
 /// Also fails if there are images of another class, or if an input is missing.
 pub fn open_for(path: &Path, wanted: &Wanted) -> Result<Samples, Error> {
     let failed = |what: String| Error::data(format!("{}: {what}", path.display()));
-    if !path.exists() {
-        return Err(failed("there is no such folder or file".to_owned()));
+    if let Err(absent) = path.metadata() {
+        return Err(Error::read(path, absent));
     }
     let files = if path.is_dir() { entries(path)? } else { vec![path.to_owned()] };
     let all = |wanted: &dyn Fn(&str) -> bool| -> Vec<&PathBuf> {

@@ -266,7 +266,7 @@ pub(super) fn reader(path: &Path) -> Result<ImageReader<BufReader<File>>, Error>
 pub(super) fn decode(path: &Path) -> Result<(DynamicImage, Allowance), Error> {
     let failed = |error: ImageError| Error::read(path, error);
     let read = open_file(path).and_then(|file| read_file(file, None));
-    let (bytes, mut allowance) = read.map_err(|error| failed(error.into()))?;
+    let (bytes, mut allowance) = read.map_err(|error| Error::read(path, error))?;
     let reader = ImageReader::new(Cursor::new(&bytes))
         .with_guessed_format()
         .map_err(|error| failed(error.into()))?;

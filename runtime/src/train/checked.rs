@@ -115,6 +115,15 @@ impl Check {
             Expected::Whole { low, high, ignored } => {
                 let (one, all) = if is_target { ("label", "classes") } else { ("token", "tokens") };
                 let low = low.unwrap_or(0);
+                if is_target && *high == Some(low + 1) {
+                    let value = shown(values.get(outside));
+                    return Err(Error::data(format!(
+                        "label {value} in {place}{position}{}: the model has one number for a sample, and so \
+                         one class, {low}: N classes need N numbers, `Dense(N)`; for yes and no, 1 and 0, \
+                         use `Dense(1)` with BinaryCrossentropy",
+                        self.of_column
+                    )));
+                }
                 let bounds = match high {
                     Some(high) => format!("{low} to {}", high - 1),
                     None => format!("from {low}"),

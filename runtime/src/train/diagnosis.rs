@@ -2,11 +2,15 @@
 
 use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::{Graph, NodeId, Op};
+use tile_compiler::lower::Network;
 use tile_compiler::passes::dead;
 use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::Tensor;
+use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 
+use super::program::training_graph;
+use super::trainer::{Begun, Trainer};
 use crate::builder;
 use crate::device::Device;
 use crate::error::Error;
@@ -28,12 +32,17 @@ impl Losses {
         self.0.push(loss);
     }
 
+    /// Returns whether the loss has grown, so that the learning rate is probably too high.
+    pub fn have_grown(&self) -> bool {
+        matches!((self.0.first(), self.0.last()), (Some(first), Some(last)) if last.abs() > 2.0 * first.abs())
+    }
+
     /// Returns the likely cause if the next loss is not finite, with the losses before. `None` for
     /// the first step.
     pub fn cause(&self) -> Option<String> {
-        let (first, last) = (self.0.first()?, self.0.last()?);
+        self.0.first()?;
         let shown: Vec<String> = self.0.iter().map(|loss| short(*loss)).collect();
-        let probably = if last.abs() > 2.0 * first.abs() { "is probably" } else { "may be" };
+        let probably = if self.have_grown() { "is probably" } else { "may be" };
         let shown = shown.join(", ");
         Some(format!(
             "the learning rate {probably} too high (the loss was {shown} before): try a tenth of it, or \
@@ -50,18 +59,80 @@ fn short(number: f64) -> String {
     }
 }
 
+impl Trainer {
+    /// Returns the error for a step whose loss is not finite. No weight has changed since before
+    /// it: see [`Network::FAILED`].
+    pub(super) fn went_bad(&mut self, begun: &Begun, loss: f64) -> Error {
+        let of_model = self.in_turn().get(begun.program).map(|model| format!(" of `{model}`"));
+        let of_model = of_model.unwrap_or_default();
+        let message =
+            format!("the loss{of_model} is {loss} in step {} of training", begun.number + 1);
+        let cause = self.losses[begun.program].cause();
+        match self.first_bad(begun) {
+            Ok(Some(bad)) => {
+                let span = bad.span.unwrap_or_default();
+                let optimizer = self.programs[begun.program]
+                    .place_of_setting("optimizer")
+                    .filter(|_| self.losses[begun.program].have_grown());
+                let mut error = Diagnostic::error("E0250", optimizer.unwrap_or(span), message);
+                error = match self.steps.weights().iter().any(|weight| weight.path == bad.name) {
+                    true => error
+                        .saying(format!("`{}` had {} before this step", bad.name, bad.what))
+                        .help("the gradient of an earlier step, whose loss was finite, was not"),
+                    false => {
+                        let first = format!("`{}` is the first tensor with {}", bad.name, bad.what);
+                        if optimizer.is_some() {
+                            error.also(span, first)
+                        } else {
+                            error.saying(first)
+                        }
+                    }
+                };
+                error = match cause {
+                    Some(cause) => error.help(cause),
+                    None => error,
+                };
+                self.programs[begun.program].faulty(vec![error])
+            }
+            Err(error) => error,
+            // In another order of computation every tensor is finite.
+            Ok(None) => {
+                let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
+                let what = "no tensor of the step is NaN or infinite where it is taken up again";
+                Error::data(format!("{message}; {what}{cause}"))
+            }
+        }
+    }
+
+    /// Repeats a failed step to find its first bad tensor. Training may continue without the step.
+    fn first_bad(&mut self, begun: &Begun) -> Result<Option<Bad>, Error> {
+        let going = Tensor::from_f32([], &[0.0]);
+        let step = self.prepared(begun)?;
+        going.map_or(Ok(()), |going| step.session.set(Network::FAILED, &going))?;
+        let Trainer { programs, steps, .. } = self;
+        let program = &programs[begun.program];
+        let graph = training_graph(programs, begun.program, &begun.columns, begun.samples)?;
+        match steps.last() {
+            Some(step) => first_bad(graph, &program.device, program.model.sources(), &|name| {
+                step.session.get(name)
+            }),
+            None => Ok(None),
+        }
+    }
+}
+
 /// A tensor with a NaN or an infinity.
-pub struct Bad {
-    pub name: String,
+struct Bad {
+    name: String,
     /// The source of the tensor in the program.
-    pub span: Option<Span>,
+    span: Option<Span>,
     /// `NaN`, or `inf` if no tensor has a NaN.
-    pub what: &'static str,
+    what: &'static str,
 }
 
 /// Returns the first tensor of a graph, in the order of computation, with a NaN, or if there is
 /// none, with an infinity. `value` returns the values of inputs and weights.
-pub fn first_bad(
+fn first_bad(
     mut graph: Graph,
     device: &Device,
     sources: &tile_lang::Sources,

@@ -134,9 +134,7 @@ fn is_table(path: &Path) -> bool {
 fn read(path: &Path) -> Result<String, Error> {
     match std::fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        read => {
-            read.map_err(|error| Error::data(format!("cannot read {}: {error}", path.display())))
-        }
+        read => read.map_err(|error| Error::read(path, error)),
     }
 }
 

@@ -2,10 +2,13 @@
 
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
-use tile_compiler::lower::{Binding, Bindings, Network, Setting, Targets, lower, train};
+use tile_compiler::lower::{
+    Binding, Bindings, Network, Setting, Targets, lower, place_of_setting, train,
+};
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
+use tile_lang::span::Span;
 
 use super::dataset::{Column, ColumnRole};
 use super::steps::{Key, Mode};
@@ -88,6 +91,45 @@ impl Program {
     pub fn path(&self, path: &str) -> String {
         let in_turn = |model| Network::in_turn(model, path);
         self.turn.as_deref().map_or_else(|| path.to_owned(), in_turn)
+    }
+
+    /// Checks that samples of an input have the sizes that the model declares.
+    fn check_sizes(&self, name: &str, sample: &TensorType, known: &Bindings) -> Result<(), Error> {
+        let Some(declared) = self.model.declared(self.entry.as_deref(), name, known) else {
+            return Ok(());
+        };
+        let wanted = declared.sizes.get(1..).unwrap_or_default();
+        let fits = |(wanted, size): (&Option<usize>, &usize)| wanted.is_none_or(|w| w == *size);
+        if wanted.len() == sample.rank() && wanted.iter().zip(&sample.shape).all(fits) {
+            return Ok(());
+        }
+        let shown = |sizes: &[Option<usize>]| {
+            let size = |size: &Option<usize>| size.map_or("any".to_owned(), |s| s.to_string());
+            sizes.iter().map(size).collect::<Vec<_>>().join(", ")
+        };
+        let mut what = format!(
+            "a sample of `{name}` is {sample}, and the model declares the sizes [{}]",
+            shown(wanted)
+        );
+        if sample.rank() < wanted.len() {
+            what += ": it lacks an axis";
+        }
+        let elements =
+            wanted.iter().try_fold(1usize, |product, size| product.checked_mul((*size)?));
+        if elements == Some(sample.elements()) {
+            let sizes = shown(wanted);
+            what += &format!(
+                ": the same number of elements, so `x.reshape(-1, {sizes})` in NumPy fits"
+            );
+        }
+        Err(Error::data(what))
+    }
+
+    /// Returns the place of a setting in the model's `train` block.
+    pub fn place_of_setting(&self, name: &str) -> Option<Span> {
+        let program = self.model.program();
+        let block = program.training(program.entry(self.entry.as_deref()).ok()?)?;
+        Some(place_of_setting(block, name))
     }
 
     /// Converts the diagnostics of the program.
@@ -208,6 +250,9 @@ pub(super) fn network(
     for column in columns {
         let Column { role, ty, .. } = column;
         let name = if is_used(&column) { names.next().flatten() } else { None };
+        if let (ColumnRole::Input, Some(name)) = (role, &name) {
+            program.check_sizes(name, ty, &bindings)?;
+        }
         let shape: Vec<usize> = [*batch].into_iter().chain(ty.shape.iter().copied()).collect();
         let ty = TensorType::new(ty.dtype, shape);
         inputs.push(match role {

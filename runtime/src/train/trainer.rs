@@ -10,11 +10,10 @@ use tile_compiler::tensor::Tensor;
 
 use super::dataset::{Column, ColumnRole, Dataset, numbers};
 use super::description::DataDescription;
-use super::diagnosis::{Bad, Losses, first_bad};
+use super::diagnosis::Losses;
 use super::fit::{Epoch, Fit};
 use super::program::{Program, all_names, training_graph};
 use super::steps::{CompiledStep, CompiledSteps, Key, Mode};
-use tile_lang::diagnostic::Diagnostic;
 
 use crate::backend::Watched;
 use crate::error::Error;
@@ -33,14 +32,14 @@ const ADAPTED_TOGETHER: usize = 1 << 14;
 /// The arguments of a submitted training step.
 pub(super) struct Begun {
     /// The number of the program among those that are trained in turn.
-    program: usize,
+    pub program: usize,
     batch: Arc<[Tensor]>,
-    columns: Vec<Column>,
-    samples: usize,
+    pub columns: Vec<Column>,
+    pub samples: usize,
     /// The samples that are done after this step, the last one on its batch, else 0.
     done: usize,
     /// The number of the batch, from 0.
-    number: u64,
+    pub number: u64,
     /// The number of the step among those of all programs, from 0, and among those of its own.
     turn: u64,
     own: u64,
@@ -80,7 +79,7 @@ pub struct Trainer {
     /// The form of the data.
     pub(super) data: DataDescription,
     /// The losses of the last steps of each program, for the message of a step that fails.
-    losses: Vec<Losses>,
+    pub(super) losses: Vec<Losses>,
 }
 
 impl Trainer {
@@ -358,7 +357,7 @@ impl Trainer {
     }
 
     /// Returns the compiled step with all its inputs set.
-    fn prepared(&mut self, begun: &Begun) -> Result<&mut CompiledStep, Error> {
+    pub(super) fn prepared(&mut self, begun: &Begun) -> Result<&mut CompiledStep, Error> {
         let seed = self.seed;
         let step = self.step(begun.program, Mode::Train, &begun.columns, begun.samples)?;
         step.set(&begun.batch)?;
@@ -423,56 +422,6 @@ impl Trainer {
             }
         }
         Ok(())
-    }
-
-    /// Returns the error for a step whose loss is not finite. No weight has changed since before
-    /// it: see [`Network::FAILED`].
-    fn went_bad(&mut self, begun: &Begun, loss: f64) -> Error {
-        let of_model = self.in_turn().get(begun.program).map(|model| format!(" of `{model}`"));
-        let of_model = of_model.unwrap_or_default();
-        let message =
-            format!("the loss{of_model} is {loss} in step {} of training", begun.number + 1);
-        let cause = self.losses[begun.program].cause();
-        match self.first_bad(begun) {
-            Ok(Some(bad)) => {
-                let mut error = Diagnostic::error("E0250", bad.span.unwrap_or_default(), message);
-                error = match self.steps.weights().iter().any(|weight| weight.path == bad.name) {
-                    true => error
-                        .saying(format!("`{}` had {} before this step", bad.name, bad.what))
-                        .help("the gradient of an earlier step, whose loss was finite, was not"),
-                    false => error
-                        .saying(format!("`{}` is the first tensor with {}", bad.name, bad.what)),
-                };
-                error = match cause {
-                    Some(cause) => error.help(cause),
-                    None => error,
-                };
-                self.programs[begun.program].faulty(vec![error])
-            }
-            Err(error) => error,
-            // In another order of computation every tensor is finite.
-            Ok(None) => {
-                let cause = cause.map(|cause| format!("; {cause}")).unwrap_or_default();
-                let what = "no tensor of the step is NaN or infinite where it is taken up again";
-                Error::data(format!("{message}; {what}{cause}"))
-            }
-        }
-    }
-
-    /// Repeats a failed step to find its first bad tensor. Training may continue without the step.
-    fn first_bad(&mut self, begun: &Begun) -> Result<Option<Bad>, Error> {
-        let going = Tensor::from_f32([], &[0.0]);
-        let step = self.prepared(begun)?;
-        going.map_or(Ok(()), |going| step.session.set(Network::FAILED, &going))?;
-        let Trainer { programs, steps, .. } = self;
-        let program = &programs[begun.program];
-        let graph = training_graph(programs, begun.program, &begun.columns, begun.samples)?;
-        match steps.last() {
-            Some(step) => first_bad(graph, &program.device, program.model.sources(), &|name| {
-                step.session.get(name)
-            }),
-            None => Ok(None),
-        }
     }
 
     /// Resets the metrics for a new epoch, or keeps them to continue one.

@@ -44,7 +44,7 @@ use zip::ZipArchive;
 
 use crate::error::Source;
 use crate::files::npy;
-use crate::files::{Allowance, open_file};
+use crate::files::{Allowance, open_file, reason_of_reading};
 
 pub use crate::error::WeightsError;
 #[cfg(feature = "train")]
@@ -105,7 +105,8 @@ impl WeightsError {
     /// Sets the message to that of the underlying error, with the name of the entry if it is not
     /// empty.
     fn named(mut self, name: &str) -> WeightsError {
-        let source = self.source.as_ref().map_or(String::new(), ToString::to_string);
+        let reason = |source: &Source| reason_of_reading(Path::new(&self.path), source.as_ref());
+        let source = self.source.as_ref().map_or(String::new(), reason);
         self.what = if name.is_empty() { source } else { format!("`{name}`: {source}") };
         self
     }

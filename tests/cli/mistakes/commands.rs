@@ -44,6 +44,18 @@ train Second { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); epoch
         &["`train` has no option `--epoch`: did you mean `--epochs`?"],
     ),
     (
+        "the learning rate on the command line",
+        Net,
+        "train net.tile --data points.csv --lr 0.1",
+        &["`train` has no option `--lr`: it is in the program's `train` block"],
+    ),
+    (
+        "the loss on the command line",
+        Net,
+        "train net.tile --data points.csv --loss mse",
+        &["`train` has no option `--loss`: it is in the program's `train` block"],
+    ),
+    (
         "a negative number of epochs on the command line",
         Net,
         "train net.tile --data points.csv --epochs -1",

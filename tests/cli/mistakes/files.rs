@@ -13,7 +13,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a program that is not there",
         Net,
         "run nett.tile",
-        &["there is no file nett.tile: did you mean `net.tile`?"],
+        &["cannot read nett.tile: there is no such file; did you mean `net.tile`?"],
     ),
     (
         "a folder for a program",
@@ -95,13 +95,13 @@ pub const MISTAKES: &[Mistake] = &[
         "an array that is not there",
         Net,
         "run net.tile --input Point=nothere.npy --weights net.safetensors",
-        &["nothere.npy: cannot read the .npy file"],
+        &["nothere.npy: there is no such file"],
     ),
     (
         "a table for an array",
         Net,
         "run net.tile --input Point=words.csv --weights net.safetensors",
-        &["numpy.save writes such a file"],
+        &["words.csv is a table, and `--input` takes an array (.npy), a picture or numbers"],
     ),
     (
         "an array that is cut",
@@ -119,7 +119,7 @@ pub const MISTAKES: &[Mistake] = &[
         "numbers that do not fill the input",
         Net,
         "run net.tile --input Point=1,2,3 --weights net.safetensors",
-        &["the numbers are in row-major order"],
+        &["`Point` takes a multiple of 2 numbers, and 3 are given"],
     ),
     (
         "no weights",
@@ -164,10 +164,55 @@ pub const MISTAKES: &[Mistake] = &[
         ],
     ),
     (
+        "data with a letter wrong",
+        Net,
+        "train net.tile --data point.csv",
+        &["point.csv: there is no such file; did you mean `points.csv`?"],
+    ),
+    (
+        "data without an option",
+        Net,
+        "train net.tile points.csv",
+        &["`train` takes one program, and `points.csv` is another file: `--data points.csv`"],
+    ),
+    (
+        "an input without an option",
+        Net,
+        "run net.tile three.npy",
+        &["`--input NAME=three.npy` gives an input its array"],
+    ),
+    (
+        "a program without its ending",
+        Net,
+        "check net",
+        &["cannot read net: there is no such file; did you mean `net.tile`?"],
+    ),
+    (
+        "data of other sizes than the model's",
+        Edit("Point[N, 2]", "Point[N, 1, 2]"),
+        "train net.tile --data points.csv",
+        &[
+            "a sample of `Point` is f32[2], and the model declares the sizes [1, 2]",
+            "`x.reshape(-1, 1, 2)` in NumPy",
+        ],
+    ),
+    (
+        "class numbers for a single output",
+        Edit("Dense(2, activation = softmax)", "Dense(1, activation = softmax)"),
+        "train net.tile --data points.csv",
+        &["the model has one number for a sample, and so one class, 0", "BinaryCrossentropy"],
+    ),
+    (
+        "weights to import",
+        Net,
+        "import model.pt",
+        &["model.pt is a file of weights without a program"],
+    ),
+    (
         "data that are not there",
         Net,
         "train net.tile --data nothere",
-        &["nothere: there is no such folder or file"],
+        &["nothere: there is no such file"],
     ),
     (
         "an empty folder of data",
@@ -207,7 +252,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a table with too many columns",
         Net,
         "train net.tile --data wide.csv",
-        &["`Point` must have the size 2 here, and 3 is given: [2, 3]"],
+        &["a sample of `Point` is f32[3], and the model declares the sizes [2]"],
     ),
     (
         "arrays of different lengths",
@@ -219,7 +264,7 @@ pub const MISTAKES: &[Mistake] = &[
         "inputs without targets",
         Net,
         "train net.tile --data inputs",
-        &["no output has a target for the `loss`", "the data call it `y` or `Y`"],
+        &["the data have no targets, and `loss` needs them", "an array called `y` or `Y`"],
     ),
     ("NaN in the data", Net, "train net.tile --data nan.csv", &["nan.csv: line 3, `x`: it is NaN"]),
     ("labels that start at one", Net, "train net.tile --data one.csv", &[]),

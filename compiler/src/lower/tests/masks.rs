@@ -60,6 +60,9 @@ fn masks_are_kept_by_elementwise_operations() {
     }
     // The first axis of a result of other rank is another one.
     assert_eq!(counted("X + fill([4, 4, 3], 1)"), "");
+    // A mask of size 1 along an axis counts the same at all places of it.
+    assert_eq!(counted("with_mask(fill([1, 3], 1.0), fill([1], 1)) + A"), "1111");
+    assert_eq!(counted("with_mask(fill([1, 3], 1.0), fill([1], 0)) * X"), "1100");
     assert_eq!(counted("with_mask(X, N)"), "1010");
     assert_eq!(counted("with_mask(X, N) + X"), "1110");
 }

@@ -276,9 +276,9 @@ fn targets() {
       help: the outputs are Y
     ");
     insta::assert_snapshot!(step(block, "", true, false).unwrap_err(), @r"
-    E0242: no output has a target for the `loss`
+    E0242: the data have no targets, and `loss` needs them
       `Squares()` 
-      help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
+      help: targets are an array called `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
     ");
 }
 
@@ -319,15 +319,15 @@ fn without_targets() {
     E0240: a target is the name of an input or `none`, and this is seed
       `[none, seed]` 
       help: the inputs are X
-    E0242: no output has a target for the `loss`
+    E0242: the data have no targets, and `loss` needs them
       `Squares()` 
-      help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
+      help: targets are an array called `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
     E0240: the output `Z` has a loss, and the data have no target for it
       `[none, Squares()]` 
       help: its loss may be `none`
-    E0242: no output has a target for the `metrics`
+    E0242: the data have no targets, and `metrics` needs them
       `[[Count()], []]` 
-      help: the data call it `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
+      help: targets are an array called `y` or `Y`; `targets = inputs` takes the model's inputs, as for an autoencoder
     ");
 }
 
