@@ -125,12 +125,21 @@ class Names(dict):
         )
         if kind:
             return lambda *options, **named: Layer(
-                kind(*map(unwrap, options), **options_of_keras(named)),
+                made(kind, *map(unwrap, options), **options_of_keras(named)),
                 any(isinstance(value, list) for value in options),
             )
         if name[0].islower():
             return Symbol(name)
         raise KeyError(name)
+
+
+def made(kind, *options, **named):
+    """An instance of a class of Keras."""
+    layer = kind(*options, **named)
+    if kind is keras.layers.SimpleRNN:
+        # Keras 3.15 loses it.
+        layer.activity_regularizer = keras.regularizers.get(named.get("activity_regularizer"))
+    return layer
 
 
 def options_of_keras(options):
