@@ -168,8 +168,18 @@ fn unknown_option(error: &clap::Error) -> Option<Failure> {
         return extra_file(&word, option).map(Failure::usage);
     };
     let current = command.find_subcommand(&word).unwrap_or(&command);
+    let name_of_command = if std::ptr::eq(current, &command) { "tilec" } else { word.as_str() };
     let options = |command: &clap::Command| -> Vec<String> {
         command.get_arguments().filter_map(|known| known.get_long()).map(str::to_owned).collect()
+    };
+    let Some(name) = option.strip_prefix("--") else {
+        let mut words = std::env::args_os().filter_map(|word| word.into_string().ok());
+        let name = words.find_map(|word| {
+            let name = word.strip_prefix('-')?.split('=').next()?.to_owned();
+            options(current).contains(&name).then_some(name)
+        })?;
+        let what = format!("`{name_of_command}` has no option `-{name}`: write `--{name}`");
+        return Some(Failure::usage(what));
     };
     let others =
         command.get_subcommands().filter(|other| options(other).iter().any(|known| known == name));
@@ -181,8 +191,7 @@ fn unknown_option(error: &clap::Error) -> Option<Failure> {
         Some(help) => help,
         None => "`--help` lists the options".to_owned(),
     };
-    let command = if std::ptr::eq(current, &command) { "tilec" } else { word.as_str() };
-    Some(Failure::usage(format!("`{command}` has no option `{option}`: {help}")))
+    Some(Failure::usage(format!("`{name_of_command}` has no option `{option}`: {help}")))
 }
 
 /// Returns the error for a file that is one too many, such as data that want an option.

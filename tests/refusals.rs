@@ -193,8 +193,8 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("Vectors |> RepeatVector(0)", "`n` must be a positive integer, and is 0"),
     ("Vectors |> Reshape([-1, -1])", "only one size of `target_shape` may be -1"),
-    ("Vectors |> Reshape([-1, 5])", "the shape [2, 6] has 12 elements, and [2, 1, 5] has 10"),
-    ("Vectors |> Reshape([5])", "the shape [2, 6] has 12 elements, and [2, 5] has 10"),
+    ("Vectors |> Reshape([-1, 5])", "`target_shape` has 5 elements, and a sample has 6"),
+    ("Vectors |> Reshape([5])", "`target_shape` has 5 elements, and a sample has 6"),
     (
         "Sequences |> Permute([1, 1])",
         "[0, 1, 1] does not name each axis of the shape [2, 12, 6] once",

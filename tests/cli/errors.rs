@@ -186,7 +186,7 @@ fn type_clash() {
        │         ──┬──
        │           ╰──── here
        │
-       │ Help: convert with `as_int(X, 32)` first
+       │ Help: convert with `as_int(X, 32)` first; a power is `pow(X, 2)`, and not `X ^ 2`
     ───╯
     ");
 }
@@ -213,7 +213,7 @@ fn array_of_the_wrong_shape() {
     let source = "function f(X[M, N]) -> (Y) {\n    Y = X + 1;\n}\n";
     let line = "X=tests/golden/tutorial/pool_floor/X.npy";
     assert_snapshot!(rejected("wrong_rank", source, "run", &["--input", line]), @"
-    [E0212] Error: `X` has 2 axes here, and a tensor with 1 axis is given: [13]
+    [E0212] Error: expected a tensor with 2 axes for `X`, found [13]
        ╭─[ f.tile:1:12 ]
        │
      1 │ function f(X[M, N]) -> (Y) {

@@ -7,7 +7,7 @@ const CALL: &str = "in this call";
 
 /// The codes of errors whose message says all to a caller of the library: an unknown or unsuitable
 /// value of an argument, and what the library reports by `error`.
-const OF_ARGUMENTS: [&str; 5] = ["E0102", "E0206", "E0222", "E0224", "E0228"];
+const OF_ARGUMENTS: [&str; 6] = ["E0102", "E0206", "E0221", "E0222", "E0224", "E0228"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {

@@ -3,7 +3,15 @@
 //! Most beginners' mistakes are habits from Python, Keras or PyTorch. The lexer, the parser and the
 //! checker look a mistake up here for the help of their error. Nothing here is valid Tile.
 
+use std::ops::Range;
+
+use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
+use crate::span::Span;
+
+mod names;
+
+pub(crate) use names::{name_help, use_help};
 
 /// A piece of text that is no Tile token.
 pub(crate) struct Foreign<'s> {
@@ -24,6 +32,7 @@ const MARKS: &[(&str, &str, Token<'static>)] = &[
         "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`",
         Token::Star,
     ),
+    ("..", "write `range(3)` for the numbers 0, 1 and 2, or `range(a, b)`", Token::Invalid),
     ("%", "write `fmod(X, Y)`, or `mod(N, 2)` for sizes", Token::Slash),
     ("!", "write `x == 0` or `x == false`; `~` inverts bits", Token::Tilde),
     ("−", "write `-`", Token::Minus),
@@ -140,6 +149,63 @@ fn attribute<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -> Option<
     })
 }
 
+/// Returns the first line that imports a module of Python, in a text without a definition of Tile.
+pub(crate) fn python(source: &str) -> Option<Range<usize>> {
+    let is_import = |line: &str| {
+        if line.trim_end().ends_with(';') {
+            return false;
+        }
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some("import"), Some(module), _) => module.starts_with(|c: char| c.is_alphabetic()),
+            (Some("from"), Some(_), third) => third == Some("import"),
+            _ => false,
+        }
+    };
+    let keywords = ["function", "layer", "model", "optimizer", "loss", "metric", "train"];
+    let is_definition = |line: &str| {
+        let line = line.trim_start();
+        let rest = keywords.iter().find_map(|keyword| line.strip_prefix(keyword));
+        let name = rest.and_then(|rest| rest.strip_prefix(' '));
+        name.is_some_and(|name| name.starts_with(|c: char| c.is_alphabetic() || c == '('))
+    };
+    let start = |line: &str| line.as_ptr() as usize - source.as_ptr() as usize;
+    let first = source.lines().find(|line| is_import(line))?;
+    let place = start(first)..start(first) + first.len();
+    (!source.lines().any(is_definition)).then_some(place)
+}
+
+/// Returns the error for a program of Python, whose import stands at `place`.
+pub(crate) fn python_error(source: &str, place: Span) -> Diagnostic {
+    let help = match source.contains("torch") {
+        true => {
+            "write the network as `model Net(X[N, 4]) -> (Y) { Y = X |> Dense(3); }`; `torch.onnx.export` makes a file of it that `tilec run` takes as it is"
+        }
+        false => {
+            "write the network as `model Net(X[N, 4]) -> (Y) { Y = X |> Dense(3); }`; `tilec import model.keras -o net.tile` converts a model that Keras has saved"
+        }
+    };
+    Diagnostic::error("E0003", place, "this is a program in Python, not in Tile").help(help)
+}
+
+/// Returns a warning for each comment that is a number after an operand in its line: `X // 2`.
+pub(crate) fn divisions(source: &str, base: u32, comments: &[Span]) -> Vec<Diagnostic> {
+    let is_division = |comment: &&Span| {
+        let text = comment.of(source, base).trim_start_matches('/').trim().trim_end_matches(';');
+        let before = Span::new(base, comment.start).of(source, base);
+        let operand = before.rsplit('\n').next().unwrap_or_default().trim_end();
+        !text.is_empty()
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+            && operand.ends_with(|last: char| last.is_alphanumeric() || [')', ']'].contains(&last))
+    };
+    let warning = |comment: &Span| {
+        let message = format!("`{}` is a comment, not a division", comment.of(source, base));
+        Diagnostic::warning("W0103", *comment, message)
+            .help("write `X / 2` to divide, and `floor(X / 2)` to round down")
+    };
+    comments.iter().filter(is_division).map(warning).collect()
+}
+
 /// Keywords of Python and of languages like C.
 const WORDS: &[(&str, &str)] = &[
     ("def", "a function is written `function f(X) -> (Y) { Y = …; }`"),
@@ -182,68 +248,6 @@ pub(crate) fn constant_help(name: &str) -> Option<String> {
     Some(format!("did you mean `{constant}`?"))
 }
 
-/// Names of Keras, PyTorch and NumPy that Tile's library does not have.
-const NAMES: &[(&str, &str)] = &[
-    ("Sequential", "join the layers with `|>`, as in `Y = X |> Dense(8) |> Dense(3);`"),
-    ("Model", "a network is written `model Name(X[N, 4]) -> (Y) { … }`"),
-    ("Input", "inputs stand in the header, as in `model Net(Image[N, 28, 28]) -> (Y) { … }`"),
-    ("InputLayer", "inputs stand in the header, as in `model Net(Image[N, 28, 28]) -> (Y) { … }`"),
-    (
-        "Linear",
-        "the layer is called `Dense(units)`, as in Keras: it finds the number of its inputs itself",
-    ),
-    ("BatchNorm1d", "the layer is called `BatchNormalization()`, as in Keras"),
-    ("BatchNorm2d", "the layer is called `BatchNormalization()`, as in Keras"),
-    ("LayerNorm", "the layer is called `LayerNormalization()`, as in Keras"),
-    ("GroupNorm", "the layer is called `GroupNormalization(groups)`, as in Keras"),
-    ("Dropout2d", "the layer is called `SpatialDropout2D(rate)`, as in Keras"),
-    ("AdaptiveAvgPool2d", "the layer is called `AdaptiveAveragePooling2D(size)`, as in Keras"),
-    ("ConvTranspose2d", "the layer is called `Conv2DTranspose(filters, kernel_size)`, as in Keras"),
-    ("Upsample", "the layer is called `UpSampling2D(size)`, as in Keras"),
-    (
-        "CrossEntropyLoss",
-        "the loss is called `SparseCategoricalCrossentropy(from_logits = true)`, as in Keras",
-    ),
-    ("BCELoss", "the loss is called `BinaryCrossentropy()`, as in Keras"),
-    (
-        "BCEWithLogitsLoss",
-        "the loss is called `BinaryCrossentropy(from_logits = true)`, as in Keras",
-    ),
-    ("MSELoss", "the loss is called `MeanSquaredError()`, as in Keras"),
-    ("L1Loss", "the loss is called `MeanAbsoluteError()`, as in Keras"),
-    (
-        "matmul",
-        "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`",
-    ),
-    ("mm", "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`"),
-    (
-        "dot",
-        "a product of matrices is a contraction, as in `C[i, j: M, N] = +(A[i, k] * B[k, j]);`",
-    ),
-    ("square", "write `X * X`"),
-    ("concat", "write `[A, B] |> Concatenate()`"),
-    ("concatenate", "write `[A, B] |> Concatenate()`"),
-    ("cat", "write `[A, B] |> Concatenate()`"),
-    ("view", "write `reshape(X, 28, 28)`, or `X |> Reshape([28, 28])` with an axis of samples"),
-    ("flatten", "write `X |> Flatten()`"),
-    (
-        "permute",
-        "write `transpose(X, [0, 2, 1])`, or `X |> Permute([2, 1])` with an axis of samples",
-    ),
-    ("where", "write `C ? A : B`"),
-    ("maximum", "write `max(A, B)`"),
-    ("minimum", "write `min(A, B)`"),
-    ("int", "write `as_int(X, 32)`"),
-    ("float", "write `as_float(X, 32)`"),
-    ("cast", "write `as_float(X, 32)` or `as_int(X, 32)`"),
-    ("print", "a model has no output but its tensors: add one to `-> (…)`, or run `tilec summary`"),
-];
-
-/// Returns the help for a name of another library that Tile's library does not have.
-pub(crate) fn name_help(name: &str) -> Option<&'static str> {
-    NAMES.iter().find(|(foreign, _)| *foreign == name).map(|(_, help)| *help)
-}
-
 /// Arguments of Keras' `compile` and `fit` that are no settings of a `train` block.
 const SETTINGS: &[(&str, &str)] = &[
     ("learning_rate", "it is an argument of the optimizer, as in `Adam(learning_rate = 0.001)`"),
@@ -267,12 +271,19 @@ mod tests {
     use super::*;
     use crate::ast::SETTINGS as KNOWN;
     use crate::builtin::builtin;
-    use crate::library::names;
+    use crate::library;
+
+    fn library(name: &str) -> bool {
+        library::names().any(|known| known == name)
+    }
 
     #[test]
     fn nothing_here_is_valid_tile() {
-        for (name, _) in NAMES {
-            assert!(builtin(name).is_none() && !names().any(|known| known == *name), "{name}");
+        for (name, _) in names::NAMES {
+            assert!(builtin(name).is_none() && !library(name), "{name}");
+        }
+        for (name, _) in names::USES {
+            assert!(builtin(name).is_some() || library(name), "{name}");
         }
         assert!(SETTINGS.iter().all(|(name, _)| !KNOWN.contains(name)));
         assert!(WORDS.iter().all(|(word, _)| !crate::lexer::WORDS.contains(word)));

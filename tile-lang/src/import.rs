@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::ast::{self, Alias, Function};
 use crate::budget::Budget;
 use crate::diagnostic::Diagnostic;
+use crate::foreign::divisions;
 use crate::library::LIBRARY;
 use crate::parser::parse_at;
 use crate::sources::Sources;
@@ -56,6 +57,7 @@ pub(crate) fn load(
     while let Some(source) = sources.files().get(files.len()) {
         let parsed = parse_at(&source.text, source.base, budget);
         diagnostics.extend(parsed.diagnostics);
+        diagnostics.extend(divisions(&source.text, source.base, &parsed.comments));
         let mut imports = Vec::new();
         for import in &parsed.file.imports {
             let path = resolve(&paths[files.len()], &import.path);

@@ -131,7 +131,7 @@ pub enum Token<'s> {
     #[regex("//[^\n]*", allow_greedy = true)]
     Comment,
     /// Text of another language, for which the lexer reports an error. The parser does not see it.
-    #[regex(r"\*\*|&&|\|\||[-+*/]=|[@%!−–×·÷≤≥≠→…]")]
+    #[regex(r"\*\*|&&|\|\||\.\.|[-+*/]=|[@%!−–×·÷≤≥≠→…]")]
     #[regex(r"'[^'\n]*'|[“”„][^“”\x22\n]*[“”]", allow_greedy = true)]
     #[regex(r"(\.[A-Za-z_][A-Za-z0-9_]*)+|\.[0-9]+|[0-9]+(_[0-9]+)+|_[A-Za-z0-9_]*")]
     #[regex(r"#([^A-Za-z\n][^\n]*)?", allow_greedy = true)]
@@ -172,6 +172,9 @@ pub struct Tokens<'s> {
 
 /// The byte order mark, which editors on Windows write at the start of a text.
 pub const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// The error of a text without an end, which goes up to the end of its line.
+pub(crate) const UNTERMINATED: &str = "unterminated text";
 
 /// Splits `source` into tokens. `source` must be shorter than 2 GiB, and `base` is the position of
 /// its first byte.
@@ -250,8 +253,12 @@ impl<'s> Tokens<'s> {
         }
         self.diagnostics.push(match error {
             LexError::Character if text.starts_with('"') => {
-                Diagnostic::error("E0001", span, "unterminated text")
+                Diagnostic::error("E0001", span, UNTERMINATED)
                     .help("put `\"` after it, on the same line")
+            }
+            LexError::Character if text.starts_with(['\'', '“', '„']) && text.len() > 3 => {
+                Diagnostic::error("E0001", span, UNTERMINATED)
+                    .help("a text stands in `\"…\"`, on one line")
             }
             LexError::Character => {
                 Diagnostic::error("E0001", span, format!("unexpected `{}`", text.escape_debug()))

@@ -73,6 +73,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     DEFINITIONS.keys().copied()
 }
 
+/// Returns the names that a file of the library defines.
+pub(crate) fn names_in(file: &str) -> impl Iterator<Item = &'static str> {
+    let text = LIBRARY.iter().find(|known| known.name == file).map_or("", |file| file.text);
+    text.lines().filter_map(defined_by)
+}
+
 /// Returns the definitions whose names occur in `texts`, and the definitions that these reach in
 /// turn.
 pub(crate) fn reached<'a>(texts: impl Iterator<Item = &'a str>) -> File {

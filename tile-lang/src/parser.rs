@@ -9,7 +9,8 @@ use crate::ast::{
 };
 use crate::budget::{Budget, Limits};
 use crate::diagnostic::Diagnostic;
-use crate::lexer::{Token, tokenize};
+use crate::foreign;
+use crate::lexer::{Token, UNTERMINATED, tokenize};
 use crate::span::{LIBRARY_BASE, Span};
 use crate::suggest::did_you_mean;
 
@@ -72,7 +73,16 @@ pub(crate) fn parse_at(source: &str, base: u32, budget: &Budget) -> Parsed {
         diagnostics.push(Diagnostic::error("E0004", place, message));
         return Parsed { file: File::default(), diagnostics, comments: lexed.comments };
     }
-    let tokens = mark_aliases(braces::balance(source, base, lexed.tokens, &mut diagnostics));
+    // A text without an end takes the braces of its line.
+    let is_in_text = |error: &Diagnostic| {
+        let place = error.labels.first().map(|label| label.span.of(source, base));
+        error.message == UNTERMINATED && place.is_some_and(|text| text.contains(['{', '}']))
+    };
+    let mut of_braces = Vec::new();
+    let tokens = mark_aliases(braces::balance(source, base, lexed.tokens, &mut of_braces));
+    if !diagnostics.iter().any(is_in_text) {
+        diagnostics.extend(of_braces);
+    }
     let mut context = Context {
         source,
         base,
@@ -91,6 +101,10 @@ pub(crate) fn parse_at(source: &str, base: u32, budget: &Budget) -> Parsed {
         }
     };
     let mut diagnostics = context.diagnostics;
+    if let (false, Some(place)) = (diagnostics.is_empty(), foreign::python(source)) {
+        let place = Span::new(base + place.start as u32, base + place.end as u32);
+        diagnostics = vec![foreign::python_error(source, place)];
+    }
     diagnostics.sort_by_key(|diagnostic| diagnostic.labels.first().map(|label| label.span));
     let mut file = File::default();
     for item in items {
@@ -259,12 +273,46 @@ impl<'s> Context<'s> {
         arguments: Vec<(Option<Ident>, Tall)>,
         span: Span,
     ) -> Tall {
+        let arguments = self.without_decimal_commas(arguments);
         let height = arguments.iter().map(|(_, value)| value.height).fold(callee.height, u32::max);
         let arguments = arguments
             .into_iter()
             .map(|(name, value)| Argument { name, value: value.expr })
             .collect();
         self.node(ExprKind::Call { callee: Box::new(callee.expr), arguments }, span, height)
+    }
+
+    /// Reports `0,01` among arguments, and replaces it with the number that is meant.
+    fn without_decimal_commas(
+        &mut self,
+        arguments: Vec<(Option<Ident>, Tall)>,
+    ) -> Vec<(Option<Ident>, Tall)> {
+        let mut kept: Vec<(Option<Ident>, Tall)> = Vec::with_capacity(arguments.len());
+        for (name, value) in arguments {
+            let place = value.expr.span;
+            let fraction = self.text(place);
+            let before = kept.last_mut().filter(|(_, before)| {
+                let is_whole = matches!(before.expr.kind, ExprKind::Int(_));
+                is_whole && name.is_none() && before.expr.span.end + 1 == place.start
+            });
+            let is_digits = fraction.len() > 1
+                && fraction.starts_with('0')
+                && fraction.bytes().all(|digit| digit.is_ascii_digit());
+            match before {
+                Some((_, whole)) if is_digits => {
+                    let span = whole.expr.span.to(place);
+                    let number = span.of(self.source, self.base).replace(',', ".");
+                    let message = format!("`{}` is two numbers", span.of(self.source, self.base));
+                    let error = Diagnostic::error("E0002", span, message);
+                    let help = format!("write a decimal point, `{number}`");
+                    self.diagnostics.push(error.help(help));
+                    let kind = number.parse().map_or(ExprKind::Error, ExprKind::Float);
+                    *whole = Tall::leaf(kind, span);
+                }
+                _ => kept.push((name, value)),
+            }
+        }
+        kept
     }
 
     pub fn pipe(&mut self, input: Tall, callee: Tall, span: Span) -> Tall {

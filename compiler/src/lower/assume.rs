@@ -242,8 +242,11 @@ fn check_training(program: &Program, function: &Function, trial: Trial) -> Resul
     bindings.inputs = inputs.collect();
     let Ok(network) = lower(program, Some(&name.name), &bindings) else { return Ok(()) };
     bindings.training = true;
-    // The hyper-parameters of losses and optimizers do not depend on what was assumed.
-    let is_certain = |error: &Diagnostic| OF_NAMES.contains(&error.code) || error.code == "E0206";
+    // The hyper-parameters of losses and optimizers do not depend on what was assumed, and nor does
+    // it whether there is something to train.
+    let is_certain = |error: &Diagnostic| {
+        OF_NAMES.contains(&error.code) || ["E0206", "E0245"].contains(&error.code)
+    };
     let mut certain = None;
     for targets in targets(&network.graph) {
         match train(program, Some(&name.name), &bindings, &targets) {

@@ -144,5 +144,5 @@ fn division_by_zero(span: Span) -> Diagnostic {
 
 pub(super) fn bits_of_float(span: Span) -> Diagnostic {
     Diagnostic::error("E0204", span, "bit operations do not take floats")
-        .help("convert with `as_int(X, 32)` first")
+        .help("convert with `as_int(X, 32)` first; a power is `pow(X, 2)`, and not `X ^ 2`")
 }

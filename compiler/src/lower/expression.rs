@@ -278,8 +278,13 @@ impl<'p, T: Target> Evaluator<'p, T> {
                     format!("`{}` is {}, which cannot be called", name.name, other.kind());
                 return Err(Diagnostic::error("E0221", name.span, message));
             }
-            let value = value.unwrap_or_else(|| Value::Symbol(name.name.as_str().into()));
-            return self.callable(&value, scope.function, name.span);
+            let symbol = || Value::Symbol(name.name.as_str().into());
+            return self
+                .callable(value.as_ref().unwrap_or(&symbol()), scope.function, name.span)
+                .map_err(|error| match value {
+                    Some(value) => error.saying(format!("`{}` is `{value}` here", name.name)),
+                    None => error,
+                });
         }
         let value = self.expression(scope, callee)?;
         self.callable(&value, scope.function, callee.span)

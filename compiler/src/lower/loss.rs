@@ -97,8 +97,12 @@ impl<'p> StepBuilder<'p, '_> {
         if parts.is_empty() && !losses.iter().all(is_none) {
             return Err(self.without_targets("loss"));
         }
-        let nothing = "no output has a loss, and there is no `with_loss`";
-        total.map(|total| (total, parts)).ok_or_else(|| self.error("E0242", nothing.into()))
+        total.map(|total| (total, parts)).ok_or_else(|| {
+            let nothing =
+                "there is nothing to minimize: no output has a loss, and there is no `with_loss`";
+            let error = Diagnostic::error("E0245", place_of(self.block, "loss"), nothing);
+            error.help("write `loss = mse`, say, or add `with_loss(X, L)` to the model")
+        })
     }
 
     /// Returns the error for a loss in a list whose output has no target.

@@ -154,10 +154,13 @@ impl<'p> StepBuilder<'p, '_> {
         if trained.is_empty() {
             return match counts {
                 true => Ok(()),
-                false => Err(self.error(
-                    "E0245",
-                    "there is nothing to train: the model has no weight that is not frozen".into(),
-                )),
+                false => Err(self
+                    .error(
+                        "E0245",
+                        "there is nothing to train: the model has no weight that is not frozen"
+                            .into(),
+                    )
+                    .help("a layer with weights is `Dense(8)`, say; `frozen` and `trained` choose among them")),
             };
         }
         let paths: Vec<&str> = trained.iter().map(|weight| weight.path.as_str()).collect();

@@ -81,9 +81,8 @@ impl<'p, E: Clone> Scope<'p, E> {
         if !fits {
             let least = if open { "at least " } else { "" };
             let message = format!(
-                "`{name}` has {least}{} here, and a tensor with {} is given: {shape:?}",
-                axes(named.len()),
-                axes(shape.len())
+                "expected a tensor with {least}{} for `{name}`, found {shape:?}",
+                axes(named.len())
             );
             return Err(Diagnostic::error("E0212", input.span, message));
         }

@@ -213,4 +213,10 @@ train Second { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); epoch
             "invalid value 'Y=y.txt' for '--output <Y=FILE>': it wants a file that ends in .npy, .png, .jpg or .jpeg",
         ],
     ),
+    (
+        "an option with one dash",
+        Net,
+        "train net.tile -data points.csv",
+        &["`train` has no option `-data`: write `--data`"],
+    ),
 ];

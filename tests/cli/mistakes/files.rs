@@ -85,12 +85,7 @@ pub const MISTAKES: &[Mistake] = &[
             "cannot read onnx.tile: it is an ONNX model, not a Tile program: give it a name that ends in .onnx",
         ],
     ),
-    (
-        "a program of Python",
-        Net,
-        "run net.py",
-        &["`import` reads a Tile file; the names of the library are visible everywhere"],
-    ),
+    ("a program of Python", Net, "run net.py", &["this is a program in Python, not in Tile"]),
     (
         "an array that is not there",
         Net,

@@ -46,7 +46,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a picture that is not flattened",
         Text("model Net(X[N, 8, 8]) -> (Y) {\n    Y = X |> Dense(8) |> Reshape([10]);\n}\n"),
         "run net.tile --dim N=1 --random 1",
-        &["the shape [1, 8, 8] has 64 elements, and [1, 10] has 10"],
+        &["`target_shape` has 10 elements, and a sample has 64"],
     ),
     (
         "a window larger than the picture",
@@ -187,7 +187,7 @@ pub const MISTAKES: &[Mistake] = &[
         Edit("SparseCategoricalCrossentropy()", "CategoricalCrossentropy()"),
         "train net.tile --data points.csv",
         &[
-            "the predictions are [8, 2], and the targets [8]: this loss or metric wants the same shape of both",
+            "one-hot targets are wanted, [8, 2], and the targets are [8]: for class numbers write `SparseCategoricalCrossentropy`",
         ],
     ),
     (
@@ -200,7 +200,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a sequence without its axis",
         Text("model Net(X[N, 2]) -> (Y) { Y = X |> LSTM(4); }\n"),
         "check net.tile",
-        &["expected rank 3 for `X` of `LSTM`, found rank 2"],
+        &["expected a tensor with 3 axes for `X` of `LSTM`, found one with 2 axes"],
     ),
     (
         "epochs that are no whole number",

@@ -149,7 +149,7 @@ pub const MISTAKES: &[Mistake] = &[
             "model Net(X[N, 2]) -> (Y) {\n    Y = X;\n    for i in range(3):\n        Y = Y |> Dense(2);\n}\n",
         ),
         "check net.tile",
-        &["a block stands in braces, as in `if deep { … }`"],
+        &["a block stands in braces, as in `for i in range(3) { … }`"],
     ),
     (
         "a tuple for a list",

@@ -1,9 +1,10 @@
 //! Matches the arguments of a call with the list of parameters that it fills.
 
-use crate::ast::{Argument, BinaryOp, ExprKind, Function, FunctionKind, Ident, Input};
+use crate::ast::{Argument, BinaryOp, Expr, ExprKind, Function, FunctionKind, Ident, Input};
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{Known, Nature};
 use crate::diagnostic::Diagnostic;
+use crate::foreign::use_help;
 use crate::span::Span;
 use crate::suggest::listed;
 
@@ -12,6 +13,30 @@ use crate::suggest::listed;
 pub(super) enum List {
     Parameters,
     Inputs,
+}
+
+/// The arguments of a call by the parameters that they fill.
+pub(super) struct Given<'c> {
+    pub function: &'c Function,
+    pub arguments: &'c [Argument],
+    list: &'c [Input],
+    /// The number of each parameter's argument.
+    numbers: &'c [Option<usize>],
+}
+
+impl<'c> Given<'c> {
+    /// Returns the parameters that are given, with their arguments.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'c Input, &'c Argument)> + use<'c> {
+        let arguments = self.arguments;
+        let pairs = self.list.iter().zip(self.numbers);
+        pairs.filter_map(move |(input, number)| Some((input, &arguments[(*number)?])))
+    }
+
+    /// Returns the value of a parameter, if it is given.
+    pub fn value(&self, name: &str) -> Option<&'c Expr> {
+        let (_, argument) = self.pairs().find(|(input, _)| input.name.name == name)?;
+        Some(&argument.value)
+    }
 }
 
 impl Checker<'_, '_> {
@@ -26,6 +51,29 @@ impl Checker<'_, '_> {
                 self.unknown_argument(function, &lists, name);
             }
         }
+    }
+
+    /// Reports a call without options that has more arguments than there are inputs: `sum(X, 1)`.
+    /// Returns whether it is one.
+    pub(super) fn has_options_among_inputs(
+        &mut self,
+        function: &Function,
+        arguments: &[Argument],
+        span: Span,
+    ) -> bool {
+        let (count, given) = (function.inputs.len(), arguments.len());
+        let Some(option) = function.parameters.iter().flatten().next().filter(|_| given > count)
+        else {
+            return false;
+        };
+        let name = function.name.as_ref().map_or("", |name| &name.name);
+        let option = &option.name.name;
+        let error = wrong_count(name, span, function.required_inputs().count(), count, given);
+        let help = format!(
+            "options stand in a list of their own, before the tensor: `{name}({option} = …)(X)`"
+        );
+        self.error(error.help(help));
+        true
     }
 
     fn unknown_argument(&mut self, function: &Function, list: &[&Input], name: &Ident) {
@@ -93,13 +141,14 @@ impl Checker<'_, '_> {
                     let least = list.iter().filter(|input| input.default.is_none()).count();
                     let place =
                         if simple && kind == List::Inputs { span } else { argument.value.span };
-                    return self.wrong_count(name, place, least, list.len(), arguments.len());
+                    let error = wrong_count(name, place, least, list.len(), arguments.len());
+                    return self.error(error);
                 }
             }
         }
         self.missing(function, list, kind, span, &given, known, simple);
         for (input, argument) in
-            list.iter().zip(given).filter_map(|(input, number)| Some((input, number?)))
+            list.iter().zip(&given).filter_map(|(input, number)| Some((input, (*number)?)))
         {
             let Argument { value, .. } = &arguments[argument];
             if input.name.capital {
@@ -108,6 +157,11 @@ impl Checker<'_, '_> {
                 self.choice(input, value, known[argument]);
             }
             self.rank_of_input(function, input, known[argument], value.span);
+        }
+        if kind == List::Parameters {
+            let given = Given { function, arguments, list, numbers: &given };
+            self.options(&given);
+            self.doubtful_arguments(&given);
         }
     }
 
@@ -137,7 +191,7 @@ impl Checker<'_, '_> {
         let Some((missing, _)) = missing else { return };
         let name = function.name.as_ref().map_or("", |name| &name.name);
         if simple && kind == List::Inputs {
-            return self.wrong_count(name, span, list.len(), list.len(), known.len());
+            return self.error(wrong_count(name, span, list.len(), list.len(), known.len()));
         }
         self.error(missing_argument(function, missing, span));
     }
@@ -201,5 +255,27 @@ pub(super) fn title(function: &Function) -> String {
     match &function.name {
         Some(name) => format!("`{}`", name.name),
         None => "this function".to_string(),
+    }
+}
+
+/// Returns the error for a call with another number of arguments than from `least` to `most`.
+pub(super) fn wrong_count(
+    name: &str,
+    span: Span,
+    least: usize,
+    most: usize,
+    given: usize,
+) -> Diagnostic {
+    let plural = |number: usize| if number == 1 { "" } else { "s" };
+    let takes = match (least, most) {
+        _ if least == most => format!("{least} argument{}", plural(least)),
+        (_, usize::MAX) => format!("at least {least} argument{}", plural(least)),
+        _ => format!("{least} to {most} arguments"),
+    };
+    let message = format!("expected {takes} for `{name}`, found {given}");
+    let error = Diagnostic::error("E0103", span, message);
+    match use_help(name) {
+        Some(help) => error.help(help),
+        None => error,
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::ast::{Argument, DimKind, Expr, ExprKind, Function, FunctionKind, Ident, Input};
 use crate::builtin::Builtin;
-use crate::check::arguments::{List, filled, missing_argument, title};
+use crate::check::arguments::{List, filled, missing_argument, title, wrong_count};
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{CONSTANTS, Known, Nature};
 use crate::check::value::broadcast;
@@ -49,6 +49,7 @@ impl<'p> Checker<'p, '_> {
                 match list {
                     Some(List::Parameters) => {
                         let parameters = function.parameters.as_deref().unwrap_or_default();
+                        let before = self.diagnostics.len();
                         self.arrange(
                             function,
                             parameters,
@@ -58,10 +59,18 @@ impl<'p> Checker<'p, '_> {
                             &known,
                             within,
                         );
+                        // Wrong arguments say nothing about the use of the result.
+                        if self.diagnostics[before..].iter().any(Diagnostic::is_error) {
+                            return Known::ANY;
+                        }
                         Known { rank: None, nature: Nature::Function { index, ready: true } }
                     }
                     Some(List::Inputs) => {
-                        if !ready && !self.defaults(function, callee.span) {
+                        let span = callee.span;
+                        if !ready
+                            && (!self.defaults(function, span)
+                                || self.has_options_among_inputs(function, arguments, span))
+                        {
                             return Known::ANY;
                         }
                         let inputs = &function.inputs;
@@ -156,7 +165,13 @@ impl<'p> Checker<'p, '_> {
             nature => return Some(nature),
         };
         let message = format!("expected a function or layer, found {what}");
-        self.error(Diagnostic::error("E0130", callee.span, message));
+        let error = Diagnostic::error("E0130", callee.span, message);
+        self.error(match &callee.kind {
+            ExprKind::Name(name) if known.nature == Nature::Tensor => {
+                error.help(format!("indices stand in brackets, as in `{}[i]`", name.name))
+            }
+            _ => error,
+        });
         None
     }
 
@@ -228,7 +243,7 @@ impl<'p> Checker<'p, '_> {
             .for_each(|argument| self.must_be_value(&argument.value, within));
         let (least, most) = builtin.arity;
         if !(least..=most).contains(&arguments.len()) {
-            self.wrong_count(name, callee.span, least, most, arguments.len());
+            self.error(wrong_count(name, callee.span, least, most, arguments.len()));
             return Known::ANY;
         }
         if builtin.is_compile_time() {
@@ -249,24 +264,6 @@ impl<'p> Checker<'p, '_> {
         } else {
             Known::ANY
         }
-    }
-
-    pub(super) fn wrong_count(
-        &mut self,
-        name: &str,
-        span: Span,
-        least: usize,
-        most: usize,
-        given: usize,
-    ) {
-        let plural = |number: usize| if number == 1 { "" } else { "s" };
-        let takes = match (least, most) {
-            _ if least == most => format!("{least} argument{}", plural(least)),
-            (_, usize::MAX) => format!("at least {least} argument{}", plural(least)),
-            _ => format!("{least} to {most} arguments"),
-        };
-        let message = format!("expected {takes} for `{name}`, found {given}");
-        self.error(Diagnostic::error("E0103", span, message));
     }
 
     fn whole_tensors(&mut self, name: &str, span: Span) {
@@ -372,13 +369,18 @@ impl<'p> Checker<'p, '_> {
         let Some((dims, rank)) = input.dims.as_ref().zip(known.rank) else { return };
         let leading = dims.iter().any(|dim| dim.kind == DimKind::Ellipsis);
         if (leading && rank + 1 < dims.len()) || (!leading && rank != dims.len()) {
-            let wanted = dims.len() - usize::from(leading);
+            let wanted = axes(dims.len() - usize::from(leading));
             let least = if leading { "at least " } else { "" };
             let (name, function) = (&input.name.name, title(function));
             let message = format!(
-                "expected {least}rank {wanted} for `{name}` of {function}, found rank {rank}"
+                "expected a tensor with {least}{wanted} for `{name}` of {function}, found one with {}",
+                axes(rank)
             );
-            self.error(Diagnostic::error("E0107", span, message).also(input.span, "the input"));
+            let error = Diagnostic::error("E0107", span, message);
+            self.error(match input.span.in_library() {
+                true => error,
+                false => error.also(input.span, "the input"),
+            });
         }
     }
 
@@ -408,4 +410,9 @@ fn text_of(callee: &Expr) -> &str {
         ExprKind::Call { callee, .. } => text_of(callee),
         _ => "this",
     }
+}
+
+/// Formats a number of axes: `1 axis`, `2 axes`.
+fn axes(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "axis" } else { "axes" })
 }

@@ -15,7 +15,10 @@
 mod arguments;
 mod call;
 mod calls;
+mod doubtful;
 mod function;
+mod losses;
+mod options;
 mod place;
 mod scope;
 mod statement;
@@ -57,7 +60,7 @@ pub fn check_file(path: &str, source: &str, loader: Loader) -> Checked {
 pub fn check_within(path: &str, source: &str, loader: Loader, budget: &Budget) -> Checked {
     let (sources, loaded, mut diagnostics) = load(path, source, loader, budget);
     // An unknown callee may be a function that could not be read.
-    let mut all_read = diagnostics.is_empty();
+    let mut all_read = !diagnostics.iter().any(Diagnostic::is_error);
     let program = Program::new(&sources, loaded, budget, &mut diagnostics);
     // An unknown callee may also be an alias without a target.
     all_read &= !diagnostics.iter().any(|diagnostic| matches!(diagnostic.code, "E0102" | "E0111"));

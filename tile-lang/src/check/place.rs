@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::ast::{BinaryOp, Contraction, Expr, ExprKind, Ident, UnaryOp};
+use crate::check::doubtful::integer;
 use crate::check::function::{Checker, Within};
 use crate::check::scope::Nature;
 use crate::check::walk::walk;
@@ -28,7 +29,7 @@ impl Checker<'_, '_> {
         let Contraction { output, indices, sizes, .. } = contraction;
         let leading = self.leading(indices);
         self.leading(sizes);
-        self.indices(indices);
+        self.indices(output, indices);
         for size in sizes.iter().filter(|size| !is_ellipsis(size)) {
             self.size(size);
         }
@@ -146,7 +147,7 @@ impl Checker<'_, '_> {
     /// Checks a tensor and its indices.
     pub fn access(&mut self, tensor: &Ident, indices: &[Expr], span: Span) {
         let leading = self.leading(indices);
-        self.indices(indices);
+        self.indices(tensor, indices);
         let Some(value) = self.lookup(tensor) else { return };
         let given = indices.len() - usize::from(leading);
         if let Some(rank) = value.known.rank
@@ -163,9 +164,12 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn indices(&mut self, indices: &[Expr]) {
-        for index in indices {
+    fn indices(&mut self, tensor: &Ident, indices: &[Expr]) {
+        for (axis, index) in indices.iter().enumerate() {
             match &index.kind {
+                _ if integer(index).is_some_and(|place| place < 0) => {
+                    self.negative_index(tensor, axis, index)
+                }
                 // A run-time tensor may be an index.
                 ExprKind::Access { tensor, indices } if tensor.capital => {
                     self.access(tensor, indices, index.span)
@@ -189,6 +193,22 @@ impl Checker<'_, '_> {
                 _ => self.polynomial(index),
             }
         }
+    }
+
+    /// Reports a place that no tensor has.
+    fn negative_index(&mut self, tensor: &Ident, axis: usize, index: &Expr) {
+        let place = integer(index).unwrap_or_default();
+        let name = &tensor.name;
+        let message = format!("`{name}` has no position {place}: positions count from 0");
+        let help = match self.size_of_axis(tensor, axis) {
+            Some(size) => {
+                format!("write `{size} - {}` to count from the end", place.unsigned_abs())
+            }
+            None => {
+                "to count from the end, start with the size of the axis, as in `N - 1`".to_owned()
+            }
+        };
+        self.error(Diagnostic::error("E0136", index.span, message).help(help));
     }
 
     /// Checks an index: an affine polynomial in index variables, with rational coefficients over

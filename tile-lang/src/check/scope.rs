@@ -6,7 +6,7 @@ use crate::ast::{Function, FunctionKind, Ident, Statement, StatementKind};
 use crate::builtin::Builtin;
 use crate::check::walk::{definitions, statements};
 use crate::diagnostic::Diagnostic;
-use crate::foreign::constant_help;
+use crate::foreign::{constant_help, name_help};
 use crate::span::Span;
 use crate::suggest::{SUGGESTIONS, did_you_mean};
 
@@ -204,7 +204,9 @@ impl<'f> Scope<'f> {
             None if diagnostics.len() >= SUGGESTIONS => error,
             None => {
                 let known = self.values.keys().copied().chain(others);
-                match constant_help(&name.name).or_else(|| did_you_mean(&name.name, known)) {
+                let of_others = || name_help(&name.name).map(str::to_owned);
+                let help = constant_help(&name.name).or_else(of_others);
+                match help.or_else(|| did_you_mean(&name.name, known)) {
                     Some(help) => error.help(help),
                     None => error,
                 }

@@ -72,6 +72,7 @@ impl<'p> Checker<'p, '_> {
         self.value(&contraction.body, Within::Contraction);
         self.compared_indices(contraction);
         self.accesses(contraction, leading);
+        self.doubtful_sizes(contraction);
         for constraint in &contraction.constraints {
             self.polynomial(&constraint.poly);
             self.size(&constraint.bound);

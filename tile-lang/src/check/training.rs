@@ -1,8 +1,9 @@
 //! Checks that apply only to optimizers, losses, metrics and `train` blocks.
 
-use crate::ast::{FunctionKind, SETTINGS};
+use crate::ast::{ExprKind, FunctionKind, Ident, SETTINGS, StatementKind};
 use crate::check::function::Checker;
 use crate::check::scope::Origin;
+use crate::check::walk::walk;
 use crate::diagnostic::Diagnostic;
 use crate::foreign::setting_help;
 use crate::suggest::listed;
@@ -45,6 +46,9 @@ impl Checker<'_, '_> {
             let is_model = model.is_some_and(|index| {
                 self.program.all_functions()[index].kind == FunctionKind::Model
             });
+            if let (true, Some(index)) = (is_model, model) {
+                self.losses(&self.program.all_functions()[index]);
+            }
             if !is_model && self.all_read {
                 let models = self
                     .program
@@ -60,6 +64,7 @@ impl Checker<'_, '_> {
                 );
             }
         }
+        self.set_twice();
         SETTINGS.iter().for_each(|name| self.scope.mark_used(name));
         let unused: Vec<_> = self.scope.unused().map(|(name, value)| (name, *value)).collect();
         for (name, value) in
@@ -70,6 +75,33 @@ impl Checker<'_, '_> {
                 setting_help(name).map(str::to_owned).or_else(|| self.suggestion(name, SETTINGS));
             self.error_with(error, suggestion, &format!("the settings are {}", listed(&SETTINGS)));
             self.scope.mark_used(name);
+        }
+    }
+
+    /// Warns of a setting that another one replaces.
+    fn set_twice(&mut self) {
+        let mut seen: Vec<&Ident> = Vec::new();
+        for statement in &self.function.body {
+            let StatementKind::Assign { targets, value } = &statement.kind else { continue };
+            let is_read = |name: &Ident| {
+                let mut found = false;
+                walk(value, &mut |part| {
+                    found |= matches!(&part.kind, ExprKind::Name(other) if other.name == name.name);
+                });
+                found
+            };
+            for target in targets.iter().filter(|target| SETTINGS.contains(&target.name.as_str())) {
+                let first = seen.iter().find(|first| first.name == target.name);
+                if let Some(first) = first.filter(|first| !is_read(first)) {
+                    let message =
+                        format!("`{}` is set twice: only the last one counts", target.name);
+                    let warning = Diagnostic::warning("W0104", target.span, message);
+                    let warning = warning.also(first.span, "this one has no effect");
+                    self.diagnostics.push(warning.help("remove one of the two"));
+                }
+                seen.retain(|first| first.name != target.name);
+                seen.push(target);
+            }
         }
     }
 }

@@ -53,6 +53,7 @@ impl<'p> Checker<'p, '_> {
             ExprKind::Access { tensor, indices } => self.element(tensor, indices, expr, within),
             ExprKind::Call { callee, arguments } => self.call(callee, arguments, within),
             ExprKind::Pipe { input, callee } => {
+                self.doubtful_pipe(input, callee, expr.span);
                 let input = self.value(input, within);
                 self.applied(input, callee, within)
             }
@@ -81,7 +82,8 @@ impl<'p> Checker<'p, '_> {
                 }
                 Known::VALUE
             }
-            ExprKind::Binary { left, right, .. } => {
+            ExprKind::Binary { op, left, right } => {
+                self.doubtful_operator(*op, left, right);
                 let known = [self.value(left, within), self.value(right, within)];
                 broadcast(&known)
             }

@@ -151,7 +151,9 @@ impl Complaint<'_, '_> {
             Token::Capital(_) if self.expects(";") && self.is_on_new_line() && is_call => {
                 "write `;` after the statement, or `|>` before the layer, as in `X |> Dense(8)`"
             }
-            Token::Colon if self.expects("in") && self.unclosed().is_some() => {
+            Token::Colon
+                if self.expects("in") && matches!(self.unclosed(), Some((Token::ParenOpen, _))) =>
+            {
                 "sizes stand right after the name, as in `X[N, 4]`, and a default after `=`"
             }
             Token::Semicolon if self.expects("=") && self.starts_with_weight() => {
@@ -162,6 +164,9 @@ impl Complaint<'_, '_> {
             }
             Token::Word("for") if matches!(self.unclosed(), Some((Token::BracketOpen, _))) => {
                 "write the items out, as in `[1, 2, 3]`; `for i in range(3) { … }` repeats statements"
+            }
+            Token::BracketOpen if before == Some(Token::ParenClose) && self.expects(";") => {
+                "give the list a name first, as in `sizes = dims(X);`, and then write `sizes[0]`"
             }
             Token::BracketOpen if self.expects(",") && self.expects(")") && !self.expects("/") => {
                 "the sizes of outputs follow from the body: write the names alone, as in `-> (Y)`"
@@ -196,14 +201,23 @@ impl Complaint<'_, '_> {
     }
 
     fn colon(&self) -> Option<&'static str> {
-        let is_block =
-            |token: Token| matches!(token, Token::Word("if" | "else" | "for" | "scan" | "adapt"));
+        let first = self.statement.first().map(|(token, _)| *token);
         Some(match self.unclosed() {
+            Some((Token::ParenOpen, _))
+                if self.statement.len() > 1
+                    && matches!(first, Some(Token::Capital(_)))
+                    && self.statement[1].0 == Token::ParenOpen =>
+            {
+                "indices stand in brackets, as in `Y[i, j: M, N] = +(X[i, j]);`"
+            }
             Some((Token::ParenOpen, _)) => "an argument is given with `=`, as in `units = 3`",
             Some(_) => {
                 "a part of a tensor is a contraction, as in `Y[i: M] = =(X[i, 0]);`, and `slice(list, from, to)` is a part of a list"
             }
-            None if self.statement.first().is_some_and(|(token, _)| is_block(*token)) => {
+            None if first == Some(Token::Word("for")) => {
+                "a block stands in braces, as in `for i in range(3) { … }`"
+            }
+            None if matches!(first, Some(Token::Word("if" | "else" | "scan" | "adapt"))) => {
                 "a block stands in braces, as in `if deep { … }`"
             }
             None if self.statement.len() == 1 => "write `=`",

@@ -167,7 +167,7 @@ fn names() {
     E0104 `N` is assigned, but it is a size: `N`, `N` (the size); help: give the new value another name
     E0115 `x` starts with a small letter, so it cannot name a tensor: `x`; help: call it `X`
     E0103 expected 1 argument for `exp`, found 2: `exp`
-    E0103 expected 2 arguments for `gather`, found 1: `gather`
+    E0103 expected 2 arguments for `gather`, found 1: `gather`; help: it takes rows: `gather(X, Rows)` is `X[Rows[i], j]`
     E0114 the function `f` is defined twice: `f`, `f` (the first one)
     ");
 }

@@ -232,8 +232,7 @@ fn arguments() {
     E0126 unknown argument `Kye` of `Attention`: `Kye`; help: did you mean `Key`?
     E0109 unknown value `smae`: `smae`; help: an undefined small name is a symbol, which can only be passed on or compared
     E0127 `Query` is given twice: `Z`, `X` (first given here)
-    E0103 expected 1 argument for `gelu`, found 2: `gelu`
-    E0115 expected a tensor for `E`, found a function or layer: `E`; help: apply it to a tensor, as in `X |> …`, or call it `e`
+    E0103 expected 1 argument for `gelu`, found 2: `gelu`; help: options stand in a list of their own, before the tensor: `gelu(approximate = …)(X)`
     E0126 unknown argument `fast` of `gelu`: `fast`; help: the arguments are approximate
     E0126 unknown argument `fast` of `gelu`: `fast`; help: the arguments are approximate, X
     E0126 `exp` takes its arguments by position only: `X`; help: remove `X =`
@@ -241,13 +240,13 @@ fn arguments() {
     assert_snapshot!(wrong("model M(X[N]) -> (Y) { Y = X |> Denze(3) |> [relu, rleu] |> exp |> max; head = 2; Y = Y |> haed |> zeros() |> dims(X, X) |> (true ? relu : linear); }"), @"
     E0102 unknown layer `Denze`: `Denze`; help: did you mean `Dense`?
     E0102 unknown function `rleu`: `rleu`; help: did you mean `relu`?
-    E0103 expected 2 arguments for `max`, found 1: `max`
+    E0103 expected 2 arguments for `max`, found 1: `max`; help: the maximum along an axis is `amax(axis = 1)(X)`
     E0102 unknown function `haed`: `haed`; help: did you mean `head`?
     E0103 expected 1 argument for `dims`, found 2: `dims`
     ");
     assert_snapshot!(wrong("function f(X) -> (Y) { Y[i: 3] = +(Dense(2)(X[i]) + gelu(X[i]) + zeros()(X[i])); } function g(A, B[N] = A) -> (Y) { Y = f(A, B) + g2(); } function g2()(n) -> (Y) { Y = n; }"), @"
     E0112 `Dense` works on whole tensors, so it cannot be called inside a contraction: `Dense(2)`; help: call it in a statement before this one
-    E0107 expected at least rank 1 for `X` of `Dense`, found rank 0: `X[i]`, `X[..., K]` (the input)
+    E0107 expected a tensor with at least 1 axis for `X` of `Dense`, found one with 0 axes: `X[i]`, `X[..., K]` (the input)
     E0112 `zeros` works on whole tensors, so it cannot be called inside a contraction: `zeros()`; help: call it in a statement before this one
     E0103 expected 1 argument for `f`, found 2: `f`
     ");

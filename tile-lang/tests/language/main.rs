@@ -2,6 +2,7 @@
 
 mod aliases;
 mod diagnostics;
+mod doubtful;
 mod formatting;
 mod imports;
 mod layers;

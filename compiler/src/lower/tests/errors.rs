@@ -54,7 +54,7 @@ fn sizes_that_conflict() {
     ");
     let errors = lowered("function (A[M, N]) -> (C) { C = A; }", "A = f32[2]");
     insta::assert_snapshot!(errors, @r"
-    E0212: `A` has 2 axes here, and a tensor with 1 axis is given: [2]
+    E0212: expected a tensor with 2 axes for `A`, found [2]
       `A[M, N]` 
     ");
     let errors =
@@ -274,7 +274,7 @@ fn operations_that_do_not_take_a_type() {
     insta::assert_snapshot!(errors, @r"
     E0204: bit operations do not take floats
       `A << 1` 
-      help: convert with `as_int(X, 32)` first
+      help: convert with `as_int(X, 32)` first; a power is `pow(X, 2)`, and not `X ^ 2`
     ");
     let errors = lowered("function (A) -> (O) { O = tuple(A, A) + 1; }", "A = f32[3]");
     insta::assert_snapshot!(errors, @"
