@@ -226,7 +226,7 @@ impl Target for Body<'_> {
 
     fn begin(&mut self, _: &Ident, _: Span) {}
 
-    fn enter(&mut self, _: &str, _: &str) -> Label {
+    fn enter(&mut self, _: &str, _: &str, _: Span) -> Label {
         Label::default()
     }
 

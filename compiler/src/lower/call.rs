@@ -210,7 +210,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         let mut scope = Scope::new(function);
         let name = function.name.as_ref().map_or(function.kind.keyword(), |name| &name.name);
         let path = self.frames.last().map_or("", |frame| &frame.path);
-        let label = self.target.enter(name, path);
+        let label = self.target.enter(name, path, span);
         let inside = || -> Lowered<Value<'p, T::Element>> {
             self.bind_parameters(&mut scope, parameters)?;
             self.bind(&mut scope, arguments)?;

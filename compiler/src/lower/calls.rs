@@ -122,7 +122,7 @@ impl<'p> Calls<'p> {
     /// the kind `function` that is called `path`.
     pub fn begin(&mut self, name: &str, function: &str, path: &str) {
         self.evaluator.target.label.value = Some((name.to_owned(), Span::default()));
-        self.evaluator.target.enter(function, path);
+        self.evaluator.target.enter(function, path, Span::default());
     }
 
     /// Calls `function` with hyper-parameters by name and inputs by position. Returns an error for

@@ -88,8 +88,8 @@ pub(super) trait Target: Sized {
     /// Labels the elements made from here on with the statement `target = …` at `span`.
     fn begin(&mut self, target: &Ident, span: Span);
     /// Labels the elements made from here on with a function, and with the path of the layer around
-    /// it. Returns the previous label for [`Target::leave`].
-    fn enter(&mut self, function: &str, path: &str) -> Label;
+    /// it. `call` is the location of the call. Returns the previous label for [`Target::leave`].
+    fn enter(&mut self, function: &str, path: &str, call: Span) -> Label;
     fn leave(&mut self, label: Label);
 
     /// Returns the path of the weight whose current or next value this element is.
@@ -118,6 +118,8 @@ pub(super) struct Label {
     /// The name and source location of a value.
     pub value: Option<(String, Span)>,
     pub origin: Option<Arc<Origin>>,
+    /// The innermost call outside the library.
+    pub call: Option<Span>,
 }
 
 /// The source locations of a call and of its arguments.

@@ -284,6 +284,9 @@ impl Tensors {
         let id = self.graph.add(op, ty, operands);
         let node = self.graph.node_mut(id);
         (node.name, node.span) = self.label.value.clone().unzip();
+        if node.span.is_some_and(Span::in_library) {
+            node.span = self.label.call.or(node.span);
+        }
         node.origin.clone_from(&self.label.origin);
         id
     }
@@ -440,10 +443,11 @@ impl Target for Tensors {
         self.label.value = Some((target.name.clone(), span));
     }
 
-    fn enter(&mut self, function: &str, path: &str) -> Label {
+    fn enter(&mut self, function: &str, path: &str, call: Span) -> Label {
         let origin = Arc::new(Origin { function: function.to_owned(), path: path.to_owned() });
         let value = self.label.value.clone();
-        std::mem::replace(&mut self.label, Label { value, origin: Some(origin) })
+        let call = if call.in_library() { self.label.call } else { Some(call) };
+        std::mem::replace(&mut self.label, Label { value, origin: Some(origin), call })
     }
 
     fn leave(&mut self, label: Label) {

@@ -60,12 +60,12 @@ pub const MISTAKES: &[Mistake] = &[
         &["`SparseCategoricalAccuracy` takes class numbers, and the loss one-hot targets"],
     ),
     (
-        "a metric of one-hot targets alone",
+        "a metric of one-hot targets beside a loss of one's own",
         Text(
-            "model Net(Point[N, 2]) -> (Y) { Y = Point |> Dense(2, activation = softmax); }\ntrain Net { loss = CategoricalHinge(); optimizer = Adam(); metrics = [CategoricalAccuracy()]; }\n",
+            "function of_classes(P, T) -> (L) { L = sparse_categorical_crossentropy(P, T); }\nmodel Net(Point[N, 2]) -> (Y) { Y = Point |> Dense(2, activation = softmax); }\ntrain Net { loss = of_classes; optimizer = Adam(); metrics = [CategoricalAccuracy()]; }\n",
         ),
         "train net.tile --data points.csv",
-        &[],
+        &["for class numbers write `SparseCategoricalAccuracy`"],
     ),
     (
         "an index from the end",
@@ -125,7 +125,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a power of a calculator",
         Text("model Net(X[N, 3]) -> (Y) { Y = X ^ 2 |> Dense(2); }\n"),
         "check net.tile",
-        &["write `X * X`, or `pow(X, 3)`"],
+        &["write `X * X`, or `pow(X, 2)`"],
     ),
     (
         "a division of Python before a line",
@@ -152,5 +152,11 @@ pub const MISTAKES: &[Mistake] = &[
         Edit("batch_size = 8;", "batch_size = 8;\n    batch_size = 16;"),
         "check net.tile",
         &["`batch_size` is set twice: only the last one counts"],
+    ),
+    (
+        "a loss of numbers for class numbers",
+        Edit("SparseCategoricalCrossentropy()", "mse"),
+        "train net.tile --data points.csv",
+        &["a loss of class numbers is `SparseCategoricalCrossentropy`"],
     ),
 ];

@@ -28,7 +28,7 @@ impl Checker<'_, '_> {
             }
             (BinaryOp::Xor, _, Some(2 | 3)) => {
                 let message = "`^` is bitwise exclusive or, and not a power".to_owned();
-                self.doubt(span, message, "write `X * X`, or `pow(X, 3)`".to_owned());
+                self.doubt(span, message, "write `X * X`, or `pow(X, 2)`".to_owned());
             }
             _ => {}
         }

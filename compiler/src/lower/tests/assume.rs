@@ -28,9 +28,19 @@ fn a_train_block_lacks_what_it_must_set() {
 fn misspelt_names_are_found_at_the_users_line() {
     let part = "layer Part(act)(X) -> (Y) { Y = X |> Dense(8, activation = act); }";
     let model = "model M(X[N, 4]) -> (Y) { Y = X |> Part(rleu) |> Dense(2); }";
-    insta::assert_snapshot!(checked(&format!("{part} {model}")), @"");
+    insta::assert_snapshot!(checked(&format!("{part} {model}")), @"
+    E0102: unknown function `rleu`
+      `Dense(8, activation = act)` 
+      `Part(rleu)` in this call
+      help: did you mean `relu`?
+    ");
     let own = "layer Part(act)(X) -> (Y) { Y = act(X); }";
-    insta::assert_snapshot!(checked(&format!("{own} {model}")), @"");
+    insta::assert_snapshot!(checked(&format!("{own} {model}")), @"
+    E0102: unknown function `rleu`
+      `act` `act` is `rleu` here
+      `Part(rleu)` in this call
+      help: did you mean `relu`?
+    ");
     let block = "model M(X[N, 4]) -> (Y) { Y = X |> Dense(2); }
         train M { loss = MeanSquaredError(); optimizer = SGD(0.1); metrics = [acuracy]; }";
     insta::assert_snapshot!(checked(block), @"

@@ -222,7 +222,8 @@ fn what_trains_nothing() {
     let frozen = "train Line { loss = Squares(); optimizer = Sgd(); frozen = [\"W\"]; }";
     insta::assert_snapshot!(wrong(frozen), @"
     E0245: there is nothing to train: the model has no weight that is not frozen
-      `Line`
+      `Line` 
+      help: a layer with weights is `Dense(8)`, say; `frozen` and `trained` choose among them
     ");
     // A model without trained weights may still count in states.
     let counts =
