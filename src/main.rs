@@ -164,22 +164,17 @@ fn unknown_option(error: &clap::Error) -> Option<Failure> {
     };
     let command = Arguments::command();
     let word = std::env::args_os().nth(1)?.into_string().ok()?;
-    let Some(name) = option.strip_prefix("--") else {
-        return extra_file(&word, option).map(Failure::usage);
-    };
     let current = command.find_subcommand(&word).unwrap_or(&command);
     let name_of_command = if std::ptr::eq(current, &command) { "tilec" } else { word.as_str() };
     let options = |command: &clap::Command| -> Vec<String> {
         command.get_arguments().filter_map(|known| known.get_long()).map(str::to_owned).collect()
     };
     let Some(name) = option.strip_prefix("--") else {
-        let mut words = std::env::args_os().filter_map(|word| word.into_string().ok());
-        let name = words.find_map(|word| {
-            let name = word.strip_prefix('-')?.split('=').next()?.to_owned();
-            options(current).contains(&name).then_some(name)
-        })?;
-        let what = format!("`{name_of_command}` has no option `-{name}`: write `--{name}`");
-        return Some(Failure::usage(what));
+        let message = match option.starts_with('-') {
+            true => one_dash(name_of_command, &options(current)),
+            false => extra_file(&word, option),
+        };
+        return message.map(Failure::usage);
     };
     let others =
         command.get_subcommands().filter(|other| options(other).iter().any(|known| known == name));
@@ -192,6 +187,16 @@ fn unknown_option(error: &clap::Error) -> Option<Failure> {
         None => "`--help` lists the options".to_owned(),
     };
     Some(Failure::usage(format!("`{name_of_command}` has no option `{option}`: {help}")))
+}
+
+/// Returns the error for an option with one dash: `-data`. clap sees the letter `d` in it.
+fn one_dash(command: &str, options: &[String]) -> Option<String> {
+    let mut words = std::env::args_os().filter_map(|word| word.into_string().ok());
+    let name = words.find_map(|word| {
+        let name = word.strip_prefix('-')?.split('=').next()?.to_owned();
+        options.contains(&name).then_some(name)
+    })?;
+    Some(format!("`{command}` has no option `-{name}`: write `--{name}`"))
 }
 
 /// Returns the error for a file that is one too many, such as data that want an option.

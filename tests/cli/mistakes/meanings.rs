@@ -101,7 +101,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a learning rate of 0",
         Edit("0.01", "0"),
         "check net.tile",
-        &["the learning rate must be above 0, and is 0"],
+        &["the learning rate is 0, so training changes no weight"],
     ),
     (
         "a negative learning rate",

@@ -3,7 +3,7 @@
 use crate::ast::{Argument, Expr, ExprKind, Function, FunctionKind, Input, UnaryOp};
 use crate::builtin::{builtin, builtin_names};
 use crate::check::arguments::{Given, title};
-use crate::check::doubtful::text;
+use crate::check::doubtful::{integer, text};
 use crate::check::function::Checker;
 use crate::check::scope::CONSTANTS;
 use crate::diagnostic::Diagnostic;
@@ -93,21 +93,22 @@ impl Checker<'_, '_> {
         self.error_with(error, suggestion, &help);
     }
 
-    /// Reports a learning rate with which a step would change no weight, or for the worse.
+    /// Reports a learning rate below 0, and warns of 0.
     fn learning_rate(&mut self, given: &Given, value: &Expr) {
-        let Some(rate) = number(value).filter(|rate| *rate <= 0.0) else { return };
-        let message = format!("the learning rate must be above 0, and is {rate}");
-        let comma = given.arguments.get(1).and_then(|next| number(&next.value));
-        let help = match comma {
-            Some(next) if rate == 0.0 && next.fract() == 0.0 => {
-                format!("write a decimal point, as in `0.{next}`")
-            }
-            _ if rate < 0.0 => {
-                format!("write `{}`: a step goes against the gradient by itself", -rate)
-            }
-            _ => "write a small number, as in `0.001`".to_owned(),
-        };
-        self.error(Diagnostic::error("E0137", value.span, message).help(help));
+        let Some(rate) = number(value) else { return };
+        if rate < 0.0 {
+            let message = format!("the learning rate must be above 0, and is {rate}");
+            let help = format!("write `{}`: a step goes against the gradient by itself", -rate);
+            self.error(Diagnostic::error("E0137", value.span, message).help(help));
+        } else if rate == 0.0 {
+            let next = given.arguments.get(1).and_then(|next| integer(&next.value));
+            let help = match next {
+                Some(fraction) => format!("write a decimal point, as in `0.{fraction}`"),
+                None => "write a small number, as in `0.001`".to_owned(),
+            };
+            let message = "the learning rate is 0, so training changes no weight";
+            self.error(Diagnostic::warning("W0103", value.span, message).help(help));
+        }
     }
 }
 

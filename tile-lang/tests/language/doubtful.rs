@@ -123,10 +123,10 @@ fn learning_rates() {
     let wrong = |adam: &str| {
         brief(&trained("Y = X |> Dense(2);", &format!("loss = mse; optimizer = {adam};")))
     };
-    assert_snapshot!(wrong("Adam(0)"), @"E0137 the learning rate must be above 0, and is 0: `0`; help: write a small number, as in `0.001`");
-    assert_snapshot!(wrong("SGD(learning_rate = 0.0)"), @"E0137 the learning rate must be above 0, and is 0: `0.0`; help: write a small number, as in `0.001`");
+    assert_snapshot!(wrong("Adam(0)"), @"W0103 the learning rate is 0, so training changes no weight: `0`; help: write a small number, as in `0.001`");
+    assert_snapshot!(wrong("SGD(learning_rate = 0.0)"), @"W0103 the learning rate is 0, so training changes no weight: `0.0`; help: write a small number, as in `0.001`");
     assert_snapshot!(wrong("RMSprop(lr = -0.1)"), @"E0137 the learning rate must be above 0, and is -0.1: `-0.1`; help: write `0.1`: a step goes against the gradient by itself");
-    assert_snapshot!(wrong("Adam(0,5)"), @"E0137 the learning rate must be above 0, and is 0: `0`; help: write a decimal point, as in `0.5`");
+    assert_snapshot!(wrong("Adam(0,5)"), @"W0103 the learning rate is 0, so training changes no weight: `0`; help: write a decimal point, as in `0.5`");
     assert_snapshot!(wrong("Adam(0,01)"), @"E0002 `0,01` is two numbers: `0,01`; help: write a decimal point, `0.01`");
     assert_eq!(wrong("Adam(CosineDecay(0.1, 10))"), "");
     assert_eq!(wrong("SGD(0.1, 0.9)"), "");
