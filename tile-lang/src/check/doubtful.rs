@@ -8,6 +8,9 @@ use crate::check::walk::walk;
 use crate::diagnostic::Diagnostic;
 use crate::span::Span;
 
+/// The most indices of an output that are looked at.
+const INDICES: usize = 8;
+
 /// The smallest window that no picture is convolved with in steps of at most [`STRIDE`].
 const WINDOW: i64 = 16;
 const STRIDE: i64 = 7;
@@ -103,7 +106,7 @@ impl Checker<'_, '_> {
     /// Warns of an output whose size is that of another axis than the one that its index runs
     /// along.
     pub fn doubtful_sizes(&mut self, contraction: &Contraction) {
-        for (index, size) in contraction.indices.iter().zip(&contraction.sizes) {
+        for (index, size) in contraction.indices.iter().zip(&contraction.sizes).take(INDICES) {
             let (ExprKind::Name(index), ExprKind::Name(size)) = (&index.kind, &size.kind) else {
                 continue;
             };
