@@ -2,8 +2,8 @@
 //!
 //! Example: with `%3 = constant 1.0` and `%1 = sqrt %3`, the node `%1` becomes `constant 1.0`, and
 //! the readers of `%2 = mul %0 %1` read `%0`. The readers of `stop_gradient %0` read `%0`, too,
-//! because gradients have been taken before. `pow x 2` becomes `mul x x`. Nodes that are no longer
-//! read are left to [`super::dead`].
+//! because gradients have been taken before. `pow x 2` becomes `mul x x`, and powers by 3 and 4
+//! become products, too. Nodes that are no longer read are left to [`super::dead`].
 //!
 //! Why it is sound: [`crate::scalar`]'s own definitions evaluate constants. An identity is applied
 //! only if it holds for every bit pattern of the type (NaN payloads aside), and if the node has the
@@ -15,6 +15,9 @@
 //! - `x * 0 = 0` is not applied, because the shapes may differ.
 //! - Two casts become one if the middle type holds every value of the first type, because the
 //!   second cast then sees the value that the first one saw.
+//!
+//! Powers by 3 and 4 are an exception: products round twice, which is at most one unit in the last
+//! place from the power.
 
 use super::steady::steady;
 use crate::dtype::{DType, Scalar};
@@ -32,6 +35,7 @@ pub fn fold(graph: &mut Graph) {
         if !steady(graph, id) {
             continue;
         }
+        multiply_powers(graph, id);
         // Terminates: each step leaves fewer nodes between this node and the inputs.
         while let Some(simpler) = simpler(graph, id) {
             match simpler {
@@ -45,19 +49,35 @@ pub fn fold(graph: &mut Graph) {
     }
 }
 
+/// Computes a power by a small constant as a product: `x * x`, `(x * x) * x`, `(x * x) * (x * x)`.
+fn multiply_powers(graph: &mut Graph, id: NodeId) {
+    let (Op::Binary(BinaryOp::Pow), &[x, exponent]) = (&graph.node(id).op, graph.operands(id))
+    else {
+        return;
+    };
+    if !graph.dtype(x).is_float() || graph.node(x).ty != graph.node(id).ty {
+        return;
+    }
+    let product = Op::Binary(BinaryOp::Mul);
+    let square = |graph: &mut Graph| {
+        let ty = graph.node(x).ty.clone();
+        graph.add(product.clone(), ty, &[x, x])
+    };
+    let factors = match uniform(graph, exponent).map(Scalar::to_f64) {
+        Some(2.0) => [x, x],
+        Some(3.0) => [square(graph), x],
+        Some(4.0) => [square(graph); 2],
+        _ => return,
+    };
+    graph.set(id, product, &factors);
+}
+
 fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
     let operands = graph.operands(id);
     if let Some(op) = constant(graph, id, operands) {
         return Some(Simpler::Op(op, vec![]));
     }
     let through = |operand: NodeId| (&graph.node(operand).op, graph.operands(operand));
-    if let (Op::Binary(BinaryOp::Pow), &[x, exponent]) = (&graph.node(id).op, operands)
-        && graph.dtype(x).is_float()
-        && graph.node(x).ty == graph.node(id).ty
-        && uniform(graph, exponent).is_some_and(|exponent| exponent.to_f64() == 2.0)
-    {
-        return Some(Simpler::Op(Op::Binary(BinaryOp::Mul), vec![x, x]));
-    }
     let same = match (&graph.node(id).op, operands) {
         (Op::Unary(op), &[x]) => unary(graph, *op, x),
         (Op::Binary(op), &[a, b]) => match (uniform(graph, a), uniform(graph, b)) {
