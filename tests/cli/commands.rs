@@ -220,7 +220,7 @@ fn numbers_of_an_array_on_the_command_line() {
     assert_eq!(run(&["X=[7, 8, 9]", "B=1,2,3"]).ok().text(), "Y f32[1, 3]\n[[ 8.0 10.0 12.0]]\n");
     let refused = run(&["X=1,2,3,4", "B=[0]"]);
     assert!(
-        refused.code == 1 && refused.err.contains("4 numbers do not fill [?, 3]"),
+        refused.code == 1 && refused.err.contains("takes a multiple of 3 numbers, and 4 are given"),
         "{}",
         refused.err
     );
