@@ -107,14 +107,34 @@ impl Argument {
         }
     }
 
+    /// Returns the argument if it is no tensor.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Argument::Value(value) => Some(value),
+            Argument::Tensor(_) | Argument::List(_) => None,
+        }
+    }
+
     /// Returns whether the argument has a value that is neither a tensor nor a number, such as an
     /// array.
     pub fn has_constant(&self) -> bool {
         match self {
             Argument::Tensor(_) => false,
             Argument::List(items) => items.iter().any(Argument::has_constant),
-            Argument::Value(value) => value.is_object() || value.is_array() || value.is_string(),
+            Argument::Value(value) => {
+                let is_other = value.is_object() || value.is_array() || value.is_string();
+                is_other && !is_empty(value)
+            }
         }
+    }
+}
+
+/// Returns whether a list or dictionary has nothing but nulls.
+pub fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().all(Value::is_null),
+        Value::Object(items) => items.values().all(Value::is_null),
+        _ => false,
     }
 }
 
@@ -295,6 +315,11 @@ impl Sources {
         match value {
             Value::Array(items) if !tensors(value).is_empty() => {
                 let items = items.iter().map(|item| self.argument(item));
+                Ok(Argument::List(items.collect::<Result<_, _>>()?))
+            }
+            // The inputs of an inner model by name, in the order in which the model has them.
+            Value::Object(items) if items.values().any(|item| !tensors(item).is_empty()) => {
+                let items = items.values().map(|item| self.argument(item));
                 Ok(Argument::List(items.collect::<Result<_, _>>()?))
             }
             _ => Ok(Argument::Value(value.clone())),
