@@ -67,7 +67,7 @@ pub struct Call {
 
 impl Layer {
     /// Returns whether the layer, or one in it, makes a mask.
-    fn makes_mask(&self) -> bool {
+    pub fn makes_mask(&self) -> bool {
         let inner = self.network.as_ref().is_some_and(|inner| inner.mask_maker().is_some());
         self.class == "Masking" || self.config["mask_zero"] == true || inner
     }
@@ -371,7 +371,14 @@ fn functional(config: &Value) -> Result<Network, String> {
     order.iter().enumerate().for_each(|(place, &node)| places[node] = place);
     sources.calls.values_mut().for_each(|call| *call = places[*call]);
     let calls = order.iter().map(|&node| sources.call(nodes[node].0, nodes[node].1));
-    let outputs = histories(&config["output_layers"]);
+    let mut outputs = histories(&config["output_layers"]);
+    // Here alone, a Functional model in the model has a call before those of the file.
+    for (name, number, _) in &mut outputs {
+        let is_functional = |layer: &Layer| {
+            layer.name == *name && layer.network.is_some() && layer.class != "Sequential"
+        };
+        *number -= usize::from(*number > 0 && layers.iter().any(is_functional));
+    }
     Ok(Network {
         name: text(config, "name").to_owned(),
         inputs,

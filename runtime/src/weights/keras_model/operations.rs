@@ -125,19 +125,19 @@ fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result
         }
         "Concatenate" => Ok(format!("{operand} |> Concatenate({})", axis()?)),
         "ExpandDims" => {
-            let (before, after) = match axis()? {
-                -1 => (format!("dims({operand})"), "[]".to_owned()),
+            Ok(match axis()? {
+                -1 => format!("reshape({operand}, dims({operand}) + [1])"),
                 axis => {
                     let at = axis + i64::from(axis < 0);
-                    (before(at), from(at))
+                    format!("reshape({operand}, {} + [1] + {})", before(at), from(at))
                 }
-            };
-            Ok(format!("reshape({operand}, {before} + [1] + {after})"))
+            })
         }
         "Squeeze" => {
-            let axis = axis()?;
-            let after = if axis == -1 { "[]".to_owned() } else { from(axis + 1) };
-            Ok(format!("reshape({operand}, {} + {after})", before(axis)))
+            Ok(match axis()? {
+                -1 => format!("reshape({operand}, {})", before(-1)),
+                axis => format!("reshape({operand}, {} + {})", before(axis), from(axis + 1)),
+            })
         }
         class => {
             let known = options::definition(&snake_case(class)).filter(|_| {
@@ -146,7 +146,9 @@ fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result
             });
             let known = known.ok_or("only layers and the usual functions, such as `x + y` and `keras.ops.mean`, are converted")?;
             let arguments = options::of_function(known, config)?;
-            Ok(format!("{}({arguments})({operand})", snake_case(class)))
+            let arguments =
+                if arguments.is_empty() { arguments } else { format!("({arguments})") };
+            Ok(format!("{}{arguments}({operand})", snake_case(class)))
         }
     }
 }

@@ -300,8 +300,7 @@ impl<'p> Reader<'p> {
         let class = self.layers[layer].class.clone();
         let inputs = definition(&class).map_or(&[][..], |known| &known.inputs);
         let takes_list = objects::takes_list(&class);
-        let mut tensors = Vec::new();
-        let mut named = Vec::new();
+        let (mut tensors, mut named, mut is_unmasked) = (Vec::new(), Vec::new(), false);
         for (at, (name, item)) in given.into_iter().enumerate() {
             let is_it = |input: &ast::Input| Some(&input.name.name) == name.as_ref();
             let place = if name.is_some() { inputs.iter().position(is_it) } else { Some(at) };
@@ -309,7 +308,8 @@ impl<'p> Reader<'p> {
                 return Err(refusal(span, "a call with other inputs"));
             };
             let input = input.name.name.as_str();
-            if matches!(item, Item::Value(Value::Null)) && !input.ends_with("Mask") {
+            if matches!(item, Item::Value(Value::Null)) {
+                is_unmasked |= input.ends_with("Mask");
                 continue;
             }
             let argument = self.argument(item, span)?;
@@ -324,6 +324,7 @@ impl<'p> Reader<'p> {
         }
         tensors.sort_by_key(|(place, _)| *place);
         let mut tensors: Vec<Argument> = tensors.into_iter().map(|(_, tensor)| tensor).collect();
+        self.check_masks(&named, is_unmasked).map_err(|what| refusal(span, what))?;
         if let Some(masks) = objects::split_masks(&class, "mask") {
             join(&mut named, &masks);
         }
@@ -343,6 +344,26 @@ impl<'p> Reader<'p> {
         })
     }
 
+    /// Checks that Keras passes the masks of its inputs to a layer as here: always, but to a
+    /// recurrent layer only without a first state.
+    fn check_masks(
+        &self,
+        named: &[(String, Argument)],
+        is_unmasked: bool,
+    ) -> Result<(), &'static str> {
+        let has = |name: &str| named.iter().any(|(argument, _)| argument == name);
+        if !self.layers.iter().any(Layer::makes_mask) {
+            return Ok(());
+        }
+        match (has("initial_state"), has("mask"), is_unmasked) {
+            (true, false, false) => Err(
+                "a layer with a first state that takes the mask of its inputs, which Keras passes only by name: add `Mask = none`",
+            ),
+            (false, _, true) => Err("a layer without the mask of its inputs, which Keras passes"),
+            _ => Ok(()),
+        }
+    }
+
     fn argument(&self, item: Item, span: Span) -> Read<Argument> {
         match item {
             Item::Tensor(source) => Ok(Argument::Tensor(source)),
@@ -351,7 +372,6 @@ impl<'p> Reader<'p> {
                 Ok(Argument::List(items.collect::<Read<_>>()?))
             }
             Item::Value(value @ (Value::Bool(_) | Value::Number(_))) => Ok(Argument::Value(value)),
-            Item::Value(Value::Null) => Err(refusal(span, "`none` for a tensor")),
             Item::Value(_) | Item::Layer(_) => Err(refusal(span, "no tensor of a layer")),
             Item::Results(_) => Err(refusal(span, "a list of results as one argument")),
         }
