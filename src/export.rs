@@ -9,9 +9,7 @@ use tile_runtime::weights::KerasModel;
 use crate::arguments::assume_sizes;
 use crate::inputs::Inputs;
 use crate::source::Source;
-use crate::terminal::{
-    Failure, Terminal, can_be_written, has_extension, loses_nothing,
-};
+use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::weights::WeightsOptions;
 
 /// The sizes to assume for the sizes that a model leaves open. Weights do not depend on them.
@@ -47,7 +45,8 @@ pub fn export(arguments: &Export, terminal: &Terminal) -> Result<(), Failure> {
     let given = inputs.read(&source)?;
     let bindings = inputs.bindings_with(&given);
     let model = KerasModel::new(&source.model, entry, &bindings).map_err(failed)?;
-    let function = source.model.program().entry(entry).map_err(|error| source.rejected(&[error]))?;
+    let function =
+        source.model.program().entry(entry).map_err(|error| source.rejected(&[error]))?;
     let device = Device::cpu();
     let build = |size: usize| {
         let mut assumed = bindings.clone();

@@ -153,7 +153,8 @@ fn run(session: &mut Session) -> Outputs {
     let inputs: Vec<(String, Tensor)> = session
         .inputs()
         .map(|(name, ty)| {
-            let numbers = (0..ty.elements()).map(|at| Scalar::from_i64(ty.dtype, at as i64 * 5 % 3));
+            let numbers =
+                (0..ty.elements()).map(|at| Scalar::from_i64(ty.dtype, at as i64 * 5 % 3));
             (name.to_owned(), Tensor::from_scalars(ty.clone(), numbers).unwrap())
         })
         .collect();
@@ -196,7 +197,7 @@ fn exported_models_predict_the_same() {
     }
 }
 
-/// What was imported and exported again has the weights and the layers of before.
+/// A model that is imported, exported and imported again has the layers and weights of before.
 #[test]
 fn imported_models_are_exported() {
     for name in ["mlp", "cnn", "lstm", "two", "shapes", "masks_pass", "masked_attention", "cells"] {

@@ -48,7 +48,10 @@ fn a_program_becomes_a_model() {
     assert_eq!(run.code, 1);
     assert!(run.err.contains("`--weights FILE`"), "{}", run.err);
     tilec(export.into_iter().chain(["--weights", &weights])).ok();
-    assert_eq!(tilec(["import", &path("mlp.keras")]).ok().text(), tilec(["import", MODEL]).ok().text());
+    assert_eq!(
+        tilec(["import", &path("mlp.keras")]).ok().text(),
+        tilec(["import", MODEL]).ok().text()
+    );
     let run = tilec(["export", &path("mlp.tile"), "-o", &path("mlp.onnx")]);
     assert_eq!(run.code, 2);
     assert!(run.err.contains("ends in .keras"), "{}", run.err);

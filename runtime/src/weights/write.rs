@@ -82,9 +82,7 @@ pub(crate) fn check_model<'w>(
 ) -> Result<(), Error> {
     match format(path).map_err(Error::Weights)? {
         #[cfg(feature = "keras")]
-        Format::Keras => {
-            super::keras_write::check(path, layers, weights).map_err(Error::Weights)
-        }
+        Format::Keras => super::keras_write::check(path, layers, weights).map_err(Error::Weights),
         _ => Ok(()),
     }
 }

@@ -30,8 +30,8 @@ pub struct KerasModel {
 }
 
 impl KerasModel {
-    /// Reads a model, by default that of [`crate::SessionBuilder::entry`]. Its inputs have the sizes
-    /// of the header and of `bindings`; other sizes stay open.
+    /// Reads a model, by default that of [`crate::SessionBuilder::entry`]. Its inputs have the
+    /// sizes of the header and of `bindings`; other sizes stay open.
     ///
     /// # Errors
     /// Returns [`Error::Program`] with the place of the first part that is not made of the
@@ -93,9 +93,8 @@ impl KerasModel {
         let order = Order::new(&self.network);
         let config = writer::config(&self.network, &order, (&inputs, &names));
         let ordered = order.layers.iter();
-        let layers: Vec<(String, String)> = ordered
-            .map(|&at| (paths[at].clone(), self.network.layers[at].class.clone()))
-            .collect();
+        let layers: Vec<(String, String)> =
+            ordered.map(|&at| (paths[at].clone(), self.network.layers[at].class.clone())).collect();
         let owners: HashSet<&str> = layers.iter().map(|(path, _)| path.as_str()).collect();
         let mut tensors: Vec<(String, Tensor)> = Vec::new();
         for (weight, _) in session.weights() {

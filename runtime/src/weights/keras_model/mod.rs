@@ -1,6 +1,7 @@
 //! Converts models that Keras saved, `.keras`, to Tile programs: `config` reads the layers,
-//! `options` and `program` write them in Tile. In the other direction, `reader` reads a Tile program
-//! as the same layers, `objects` has their options, and `writer` and `export` write the file.
+//! `options`, `operations` and `program` write them in Tile. In the other direction, `reader` reads
+//! a Tile program as the same layers, `objects` has their options, and `writer` and `export` write
+//! the file.
 //!
 //! A weight gets its path from the program: the layers of the program that have weights are in the
 //! order of their first application on both sides, and [`super::keras`] maps each layer's tensors.

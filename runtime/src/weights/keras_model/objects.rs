@@ -74,7 +74,7 @@ pub fn input_of(argument: &str) -> String {
 /// Returns the argument of a call in Keras for an input of a layer here, if Keras has it.
 pub fn argument_of(class: &str, input: &str) -> Option<String> {
     match (class, input) {
-        // What other layers of the library say to recurrent layers in them.
+        // Other layers of the library give these to recurrent layers in them.
         (_, "backwards" | "zero_masked") => None,
         ("MultiHeadAttention" | "GroupQueryAttention", "Mask") => Some("attention_mask".into()),
         _ => Some(snake_case(input)),

@@ -82,9 +82,8 @@ fn elementwise(known: &Elementwise, operands: &[String]) -> Result<String, Strin
     if operands.len() != count {
         return Err(format!("expected {count} operands, found {}", operands.len()));
     }
-    let place = |text: String, (at, operand): (usize, &String)| {
-        text.replace(&format!("{{{at}}}"), operand)
-    };
+    let place =
+        |text: String, (at, operand): (usize, &String)| text.replace(&format!("{{{at}}}"), operand);
     Ok(operands.iter().enumerate().fold(known.text.to_owned(), place))
 }
 
@@ -124,21 +123,17 @@ fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result
             Ok(format!("transpose({operand}, {})", config["axes"]))
         }
         "Concatenate" => Ok(format!("{operand} |> Concatenate({})", axis()?)),
-        "ExpandDims" => {
-            Ok(match axis()? {
-                -1 => format!("reshape({operand}, dims({operand}) + [1])"),
-                axis => {
-                    let at = axis + i64::from(axis < 0);
-                    format!("reshape({operand}, {} + [1] + {})", before(at), from(at))
-                }
-            })
-        }
-        "Squeeze" => {
-            Ok(match axis()? {
-                -1 => format!("reshape({operand}, {})", before(-1)),
-                axis => format!("reshape({operand}, {} + {})", before(axis), from(axis + 1)),
-            })
-        }
+        "ExpandDims" => Ok(match axis()? {
+            -1 => format!("reshape({operand}, dims({operand}) + [1])"),
+            axis => {
+                let at = axis + i64::from(axis < 0);
+                format!("reshape({operand}, {} + [1] + {})", before(at), from(at))
+            }
+        }),
+        "Squeeze" => Ok(match axis()? {
+            -1 => format!("reshape({operand}, {})", before(-1)),
+            axis => format!("reshape({operand}, {} + {})", before(axis), from(axis + 1)),
+        }),
         class => {
             let known = options::definition(&snake_case(class)).filter(|_| {
                 // Functions of keras.ops.nn are the library's activations.
@@ -146,8 +141,7 @@ fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result
             });
             let known = known.ok_or("only layers and the usual functions, such as `x + y` and `keras.ops.mean`, are converted")?;
             let arguments = options::of_function(known, config)?;
-            let arguments =
-                if arguments.is_empty() { arguments } else { format!("({arguments})") };
+            let arguments = if arguments.is_empty() { arguments } else { format!("({arguments})") };
             Ok(format!("{}{arguments}({operand})", snake_case(class)))
         }
     }

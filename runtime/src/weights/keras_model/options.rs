@@ -122,9 +122,8 @@ fn simplify(class: &str, config: &mut Map<String, Value>, built: &Value) {
         config.remove("value_dim");
     }
     if let Some(Value::Object(limits)) = config.get("renorm_clipping") {
-        let limits: Vec<Value> = LIMITS
-            .map(|limit| limits.get(limit).cloned().unwrap_or_default())
-            .to_vec();
+        let limits: Vec<Value> =
+            LIMITS.map(|limit| limits.get(limit).cloned().unwrap_or_default()).to_vec();
         let has_limit = limits.iter().any(|limit| !limit.is_null());
         let limits = if has_limit { Value::Array(limits) } else { Value::Null };
         config.insert("renorm_clipping".into(), limits);

@@ -9,9 +9,9 @@ use tile_compiler::names::snake_case;
 
 use super::config::{Argument, Call, Layer, Network, Source, is_empty};
 use super::names::{MODELS, Names, given_name, is_numbered};
+use super::objects;
 use super::operations::{self, is_function};
 use super::options::{self, capitalised};
-use super::objects;
 
 /// A program, and the layers whose weights it has.
 pub struct Written {

@@ -260,8 +260,8 @@ impl<'p> Reader<'p> {
             let Some(name) = name.map(|name| &name.name) else { continue };
             let item = self.item(&argument.value)?;
             let value = self.value(item, argument.value.span)?;
-            let value = objects::placed(name, value)
-                .map_err(|what| refusal(argument.value.span, &what))?;
+            let value =
+                objects::placed(name, value).map_err(|what| refusal(argument.value.span, &what))?;
             config.insert(name.clone(), value);
         }
         Ok(config)

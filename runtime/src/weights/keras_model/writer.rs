@@ -97,8 +97,8 @@ fn chain(network: &Network, order: &Order) -> Option<Vec<usize>> {
 fn input(network: &Network, at: usize, name: &str) -> Value {
     let takes = |call: &Call| call.sources().any(|source| source == Source::Input(at));
     let mut takers = network.calls.iter().filter(|call| takes(call)).peekable();
-    let is_tokens =
-        takers.peek().is_some() && takers.all(|call| network.layers[call.layer].class == "Embedding");
+    let is_tokens = takers.peek().is_some()
+        && takers.all(|call| network.layers[call.layer].class == "Embedding");
     json!({
         "module": objects::LAYERS,
         "class_name": "InputLayer",
@@ -122,7 +122,11 @@ fn layer(network: &Network, at: usize, name: &str) -> Value {
     object
 }
 
-fn sequential(network: &Network, chain: &[usize], (inputs, names): (&[String], &[String])) -> Value {
+fn sequential(
+    network: &Network,
+    chain: &[usize],
+    (inputs, names): (&[String], &[String]),
+) -> Value {
     let layers = chain.iter().map(|&at| layer(network, at, &names[at]));
     let layers: Vec<Value> = [input(network, 0, &inputs[0])].into_iter().chain(layers).collect();
     let shape = shape(&network.inputs[0]);
