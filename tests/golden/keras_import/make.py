@@ -269,10 +269,10 @@ if __name__ == "__main__":
     series = floats(2, 4, 3)
     series[0, 2:], series[1, 0] = 0, 0
     keep("masks_pass", masks_pass(), series)
+    refused()
     keep("operations", operations(), floats(3, 4, 6))
     seen = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], bool)
     keep("masked_attention", masked_attention(), floats(2, 3, 4), floats(2, 5, 4), seen)
     keep("masked_states", masked_states(), series, floats(2, 2))
     keep("several", several(), floats(3, 3), floats(3, 2))
     keep("cells", cells(), floats(2, 4, 3))
-    refused()

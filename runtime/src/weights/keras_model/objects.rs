@@ -109,10 +109,11 @@ pub fn placed(option: &str, mut value: Value) -> Result<Value, String> {
             )?;
             object.insert("module".into(), Value::from(*module));
         }
-        Value::String(name) if option.ends_with("activation") => {
-            if definition(name).is_none() && name != "tanh" {
-                return Err(format!("`{name}`, which is no activation of Keras"));
-            }
+        // `tanh` is a function of the language.
+        Value::String(name)
+            if option.ends_with("activation") && definition(name).is_none() && name != "tanh" =>
+        {
+            return Err(format!("`{name}`, which is no activation of Keras"));
         }
         _ => {}
     }
