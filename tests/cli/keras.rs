@@ -52,6 +52,11 @@ fn a_program_becomes_a_model() {
         tilec(["import", &path("mlp.keras")]).ok().text(),
         tilec(["import", MODEL]).ok().text()
     );
+    let sized = ["export", "tests/golden/keras_import/export.tile", "--random", "1"];
+    let sized = sized.into_iter().chain(["--set", "units=9", "--dim", "K=3", "-o"]);
+    tilec(sized.chain([&*path("sized.keras")])).ok();
+    let text = tilec(["import", &path("sized.keras")]).ok().text().to_owned();
+    assert!(text.contains("X[N, 3]") && text.contains("Dense(9, activation = relu)"), "{text}");
     let run = tilec(["export", &path("mlp.tile"), "-o", &path("mlp.onnx")]);
     assert_eq!(run.code, 2);
     assert!(run.err.contains("ends in .keras"), "{}", run.err);

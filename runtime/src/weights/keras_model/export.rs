@@ -31,7 +31,8 @@ pub struct KerasModel {
 
 impl KerasModel {
     /// Reads a model, by default that of [`crate::SessionBuilder::entry`]. Its inputs have the
-    /// sizes of the header and of `bindings`; other sizes stay open.
+    /// sizes of the header and of `bindings`, which also give hyper-parameters; other sizes stay
+    /// open.
     ///
     /// # Errors
     /// Returns [`Error::Program`] with the place of the first part that is not made of the
@@ -67,7 +68,7 @@ impl KerasModel {
             let shape = sizes.iter().enumerate().map(size).collect();
             inputs.push(Port { name: snake_case(&input.name.name), shape });
         }
-        let network = reader::read(model.program(), function, inputs).map_err(failed)?;
+        let network = reader::read(model.program(), function, inputs, bindings).map_err(failed)?;
         Ok(KerasModel { network })
     }
 

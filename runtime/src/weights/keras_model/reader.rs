@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Number, Value};
+use tile_compiler::lower::{Bindings, Setting};
 use tile_lang::ast::{
     self, BinaryOp, Expr, ExprKind, Function, FunctionKind, Ident, Statement, StatementKind,
     UnaryOp,
@@ -22,11 +23,17 @@ use super::program::returns_list;
 /// The code of what Keras cannot have.
 const CODE: &str = "E0304";
 
-/// Reads the model `entry`, whose inputs are `inputs`. Its layers have no names yet.
+/// Reads the model `entry`, whose inputs are `inputs`, with hyper-parameters from `bindings`. Its
+/// layers have no names yet.
 ///
 /// # Errors
 /// Returns the place of the first part that is not made of the library's layers.
-pub fn read(program: &Program, entry: &Function, inputs: Vec<Port>) -> Read<Network> {
+pub fn read(
+    program: &Program,
+    entry: &Function,
+    inputs: Vec<Port>,
+    bindings: &Bindings,
+) -> Read<Network> {
     let ports = entry.inputs.iter().enumerate();
     let tensor = |(at, input): (usize, &ast::Input)| {
         (input.name.name.clone(), Item::Tensor(Source::Input(at)))
@@ -34,10 +41,18 @@ pub fn read(program: &Program, entry: &Function, inputs: Vec<Port>) -> Read<Netw
     let scope = ports.map(tensor).collect();
     let mut reader = Reader { program, entry, scope, layers: Vec::new(), calls: Vec::new() };
     for parameter in entry.parameters.iter().flatten() {
-        let Some(default) = &parameter.default else {
-            return Err(refusal(parameter.span, "a hyper-parameter without a default"));
+        let value = match (bindings.parameters.get(&parameter.name.name), &parameter.default) {
+            (Some(given), _) => Item::Value(match given {
+                Setting::Bool(value) => Value::from(*value),
+                Setting::Int(value) => Value::from(*value),
+                Setting::Float(value) => Value::from(*value),
+                Setting::Name(name) => Value::from(name.as_str()),
+            }),
+            (None, Some(default)) => reader.item(default)?,
+            (None, None) => {
+                return Err(refusal(parameter.span, "a hyper-parameter without a value"));
+            }
         };
-        let value = reader.item(default)?;
         reader.bind(&parameter.name, value);
     }
     entry.body.iter().try_for_each(|statement| reader.statement(statement))?;
@@ -56,9 +71,8 @@ type Read<T> = Result<T, Diagnostic>;
 fn refusal(span: Span, what: &str) -> Diagnostic {
     let message =
         format!("only layers of the library can be written to a Keras model, and this is {what}");
-    Diagnostic::error(CODE, span, message).help(
-        "apply layers alone, such as `Rescaling`, `Add` and `Activation`, or export the program otherwise",
-    )
+    Diagnostic::error(CODE, span, message)
+        .help("apply layers alone, such as `Rescaling`, `Add` and `Activation`")
 }
 
 /// The value of an expression.
