@@ -9,6 +9,7 @@ mod check;
 mod devices;
 mod emit;
 mod evaluate;
+mod export;
 mod fmt;
 mod import;
 mod inputs;
@@ -85,6 +86,8 @@ enum Command {
     Tune(tune::Tune),
     /// Convert an ONNX file or a Keras model to a Tile program with a file of weights
     Import(import::Import),
+    /// Write a model of the library's layers as a model that Keras loads
+    Export(export::Export),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),
     /// Measure how fast programs run
@@ -141,6 +144,7 @@ fn carry_out(arguments: Arguments, started: Instant) -> Result<(), Failure> {
         (Some(Command::Predict(arguments)), _) => predict::predict(&arguments, &terminal),
         (Some(Command::Tune(arguments)), _) => tune::tune(&arguments, &terminal),
         (Some(Command::Import(arguments)), _) => import::import(&arguments, &terminal),
+        (Some(Command::Export(arguments)), _) => export::export(&arguments, &terminal),
         (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
         (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments, &terminal),

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::golden::{path, render};
+use common::golden::{path, render, text};
 use insta::assert_snapshot;
-use tile_runtime::weights::WeightsFile;
-use tile_runtime::{Device, Model, Tensor, TileProgram};
+use tile_compiler::lower::Bindings;
+use tile_lang::ast::DimKind;
+use tile_runtime::weights::{KerasModel, WeightsFile};
+use tile_runtime::{Device, Model, Outputs, Scalar, Session, Tensor, TileProgram};
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 16] = [
     "mlp",
     "cnn",
     "lstm",
@@ -24,6 +26,11 @@ const NAMES: [&str; 11] = [
     "shapes",
     "masked",
     "masks_pass",
+    "operations",
+    "masked_attention",
+    "masked_states",
+    "several",
+    "cells",
 ];
 
 fn model(name: &str) -> PathBuf {
@@ -95,7 +102,7 @@ fn sessions_save_the_files_of_keras() {
         let values = names.into_iter().enumerate();
         values.map(|(at, name)| (name, file.read(at).unwrap())).collect::<BTreeMap<_, _>>()
     };
-    for name in NAMES.iter().filter(|name| !["shared", "nested"].contains(name)) {
+    for name in NAMES.iter().filter(|name| !["shared", "nested", "several"].contains(name)) {
         let program = import(name);
         let compiled = Model::compile(program.text()).unwrap();
         let device = Device::cpu();
@@ -124,6 +131,119 @@ fn programs() {
     assert_snapshot!(all.join("\n"));
 }
 
+/// Returns a session of a model, with the sizes that export.tile leaves open.
+fn session(model: &Model, entry: Option<&str>) -> Session {
+    let device = Device::cpu();
+    let mut builder = model.on(&device);
+    if let Some(entry) = entry {
+        builder = builder.entry(entry);
+    }
+    let entry = model.program().entry(entry).unwrap();
+    let dims = entry.inputs.iter().flat_map(|input| input.dims.iter().flatten());
+    for dim in dims {
+        if let DimKind::Name(name) = &dim.kind {
+            builder = builder.dim(name, if name == "K" { 3 } else { 5 });
+        }
+    }
+    builder.build().unwrap_or_else(|error| panic!("{}", render(&error)))
+}
+
+/// Runs a session on small whole numbers, which are tokens and masks, too.
+fn run(session: &mut Session) -> Outputs {
+    let inputs: Vec<(String, Tensor)> = session
+        .inputs()
+        .map(|(name, ty)| {
+            let numbers =
+                (0..ty.elements()).map(|at| Scalar::from_i64(ty.dtype, at as i64 * 5 % 3));
+            (name.to_owned(), Tensor::from_scalars(ty.clone(), numbers).unwrap())
+        })
+        .collect();
+    session.run(inputs).unwrap()
+}
+
+/// Exports a model with the weights of a session, and imports it again.
+fn exported(name: &str, model: &Model, entry: Option<&str>, session: &Session) -> TileProgram {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("exported_{name}.keras"));
+    let sizes = [("K".to_owned(), 3)].into_iter().collect();
+    let bindings = Bindings { sizes, ..Bindings::default() };
+    let keras = KerasModel::new(model, entry, &bindings)
+        .unwrap_or_else(|error| panic!("{name}: {}", render(&error)));
+    keras.save(session, &file).unwrap();
+    TileProgram::of_keras(&file).unwrap_or_else(|error| panic!("{name}: {}", render(&error)))
+}
+
+/// golden/keras_import/export_check.py holds the same models to Keras.
+#[test]
+fn exported_models_predict_the_same() {
+    let model = Model::compile(&text("keras_import/export.tile")).unwrap();
+    let names = model.program().functions().iter().map(|model| &model.name.as_ref().unwrap().name);
+    for name in names {
+        let mut before = session(&model, Some(name));
+        before.initialise(5).unwrap();
+        let program = exported(name, &model, Some(name), &before);
+        let again = Model::compile(program.text()).unwrap();
+        let mut after = session(&again, None);
+        for (path, weight) in program.weights().unwrap() {
+            after.set(&path, &weight).unwrap();
+        }
+        let (expected, found) = (run(&mut before), run(&mut after));
+        assert_eq!(expected.iter().count(), found.iter().count(), "{name}");
+        for ((_, expected), (_, found)) in expected.iter().zip(found.iter()) {
+            assert_eq!(expected.shape(), found.shape(), "{name}");
+            for (a, b) in found.to_f64s().iter().zip(expected.to_f64s()) {
+                assert!((a - b).abs() <= 2e-6 * f64::max(1.0, b.abs()), "{name}: {a}, not {b}");
+            }
+        }
+    }
+}
+
+/// A model that is imported, exported and imported again has the layers and weights of before.
+#[test]
+fn imported_models_are_exported() {
+    for name in ["mlp", "cnn", "lstm", "two", "shapes", "masks_pass", "masked_attention", "cells"] {
+        let program = import(name);
+        let compiled = Model::compile(program.text()).unwrap();
+        let mut session = session(&compiled, None);
+        for (path, weight) in program.weights().unwrap() {
+            session.set(&path, &weight).unwrap();
+        }
+        let again = exported(name, &compiled, None, &session);
+        // All inputs but the first are named in a file of Keras.
+        assert_eq!(again.text().replace("Value = Value", "Value"), program.text());
+        assert_eq!(again.weights().unwrap(), program.weights().unwrap(), "{name}");
+    }
+}
+
+/// Each is refused at its place.
+#[test]
+fn models_that_keras_cannot_have() {
+    let all = [
+        ("Y = X + 1 |> Dense(2);", "an operator"),
+        ("Y = -X |> Dense(2);", "an operator"),
+        ("Y = relu(X);", "a function of a tensor"),
+        ("Y = X |> Own();", "a definition of your own"),
+        ("Y = X |> Dense(2, activation = own);", "a definition of your own"),
+        ("Y = X |> Dense(2, activation = relu(0.1));", "a function with options"),
+        ("Y = X |> Dense(2, activation = sin);", "`sin`, which is no activation of Keras"),
+        ("param W[3, 2] = zeros; Y = X |> Dense(2);", "another statement"),
+        ("for i in range(2) { X = X |> Dense(2); } Y = X;", "another statement"),
+        ("Y = X |> Lambda(own);", "a definition of your own"),
+        ("Y = X |> Lora(2);", "`Lora`, a layer that a file of Keras cannot have"),
+        ("Z = Embedding(3, 3, mask_zero = true)(X); Y = LSTM(2)(Z, Mask = none);", "Keras passes"),
+        ("Z = Masking()(Embedding(3, 3)(X)); Y = LSTM(2)(Z, [X, X]);", "add `Mask = none`"),
+    ];
+    for (body, what) in all {
+        let text = format!(
+            "layer Own()(X) -> (Y) {{ Y = X |> Dense(2); }}\nfunction own(X) -> (Y) {{ Y = X; }}\nmodel M(X[N, 3]) -> (Y) {{ {body} }}\n"
+        );
+        let model = Model::compile(&text).unwrap_or_else(|error| panic!("{}", render(&error)));
+        let error = KerasModel::new(&model, None, &Bindings::default()).err();
+        let error = error.unwrap_or_else(|| panic!("{body} is exported"));
+        assert!(error.to_string().contains(what), "{body}: {error}");
+        assert!(render(&error).contains(":3:"), "{body}: {}", render(&error));
+    }
+}
+
 /// All faults are reported at once.
 #[test]
 fn layers_and_options_that_the_library_lacks() {
@@ -137,7 +257,7 @@ fn layers_and_options_that_the_library_lacks() {
     the layer `wide` (Embedding): it has the type `float64`, and layers here compute in f32
     the layer `lstm_6` (LSTM): it has the type `float64`, and layers here compute in f32
     the layer `lstm_5` (LSTM): the library's layer has no option `zero_output_for_mask`, which is true
-    the layer `sin` (Sin): only layers and operators, such as `x + y`, are converted
+    the layer `sin` (Sin): only layers and the usual functions, such as `x + y` and `keras.ops.mean`, are converted
     the layer `twice` is of the class `Dense`, which is no class of Keras itself; help: write the program by hand, and give it the file with `--weights`
     the layer `pool` (MaxPooling2D): `padding`: "valid\") |> Rescaling(9, name = \"x" has characters that a text here cannot have
     "#);

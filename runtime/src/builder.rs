@@ -142,10 +142,11 @@ impl SessionBuilder<'_> {
         if let Some(foreign) = self.model.foreign.clone() {
             return foreign.build(&self);
         }
-        let Network { graph, initial, layers, .. } = self.lowered()?;
-        let mut session = self.session(graph).await?;
-        session.layers = layers.into_iter().map(|layer| (layer.path, layer.class)).collect();
-        session.keep_initial(initial);
+        let network = self.lowered()?;
+        let layers = network.classes();
+        let mut session = self.session(network.graph).await?;
+        session.layers = layers;
+        session.keep_initial(network.initial);
         let SessionBuilder { model, device, entry, bindings, limits, .. } = self;
         session.origin =
             Some(Origin { model: model.clone(), device: device.clone(), entry, bindings, limits });

@@ -14,6 +14,7 @@ use tile_runtime::train::{
     Callback, Checkpoint, ColumnRole, DataDescription, Dataset, Epoch, Fit, Log, Monitor, Progress,
     Trainer, Validation,
 };
+use tile_runtime::weights::is_of_keras;
 use tile_runtime::{Device, Error};
 
 use crate::arguments::{Sizes, pixels};
@@ -481,7 +482,7 @@ fn stopped(trainer: &mut Trainer, arguments: &Train, terminal: &Terminal) -> Res
     match &arguments.save {
         Some(path) => {
             trainer.save(path)?;
-            let (is_for_keras, path) = (path.extension() == Some("h5".as_ref()), path.display());
+            let (is_for_keras, path) = (is_of_keras(path), path.display());
             terminal.note(&match is_for_keras {
                 true => format!("stopped; the weights are in {path}"),
                 false => {

@@ -35,6 +35,33 @@ fn a_model_becomes_a_program() {
     assert!(printed.starts_with("// mlp.keras\n\nmodel Mlp("), "{printed}");
 }
 
+/// A program goes back to Keras, and from there to the same program.
+#[test]
+fn a_program_becomes_a_model() {
+    let folder = empty_folder("keras-export");
+    fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    tilec(["import", MODEL, "-o", &path("mlp.tile")]).ok();
+    let weights = path("mlp.safetensors");
+    let export = ["export", &path("mlp.tile"), "-o", &path("mlp.keras")];
+    let run = tilec(export);
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("`--weights FILE`"), "{}", run.err);
+    tilec(export.into_iter().chain(["--weights", &weights])).ok();
+    assert_eq!(
+        tilec(["import", &path("mlp.keras")]).ok().text(),
+        tilec(["import", MODEL]).ok().text()
+    );
+    let sized = ["export", "tests/golden/keras_import/export.tile", "--random", "1"];
+    let sized = sized.into_iter().chain(["--set", "units=9", "--dim", "K=3", "-o"]);
+    tilec(sized.chain([&*path("sized.keras")])).ok();
+    let text = tilec(["import", &path("sized.keras")]).ok().text().to_owned();
+    assert!(text.contains("X[N, 3]") && text.contains("Dense(9, activation = relu)"), "{text}");
+    let run = tilec(["export", &path("mlp.tile"), "-o", &path("mlp.onnx")]);
+    assert_eq!(run.code, 2);
+    assert!(run.err.contains("ends in .keras"), "{}", run.err);
+}
+
 #[test]
 fn options_that_a_model_does_not_need() {
     let run = tilec(["import", MODEL, "--dim", "N=2"]);

@@ -51,6 +51,11 @@ impl Network {
     /// finite. While it is 1, no weight changes; setting it to 0 resumes training.
     pub const FAILED: &str = "train.loss.Failed";
 
+    /// Returns the paths and classes of the layers, in the order of their application.
+    pub fn classes(&self) -> Vec<(String, String)> {
+        self.layers.iter().map(|layer| (layer.path.clone(), layer.class.clone())).collect()
+    }
+
     /// Returns the name of the input of a step with the target of an output.
     pub fn target(output: &str) -> String {
         format!("target {output}")

@@ -51,11 +51,6 @@ pub(super) fn saved_entry(path: &Path, name: &str) -> Result<Option<Tensor>, Err
     number.map(|number| file.read(number).map_err(Error::Weights)).transpose()
 }
 
-/// Returns whether a file has a name of Keras' files.
-fn is_of_keras(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "h5" || ending == "hdf5")
-}
-
 impl Trainer {
     /// Writes the model's weights to a .safetensors or .npz file, with the names of the classes and
     /// the description of the data, and after training also the optimizer's weights and the
@@ -68,7 +63,7 @@ impl Trainer {
     /// [`Error::Weights`] if the file cannot be written, or as [`Trainer::check_save`].
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.wait()?;
-        if is_of_keras(path.as_ref()) {
+        if weights::is_of_keras(path.as_ref()) {
             return self.save_for_keras(path.as_ref());
         }
         let mut tensors: Vec<(String, Tensor)> = Vec::new();
@@ -125,7 +120,7 @@ impl Trainer {
     pub fn check_save(&self, path: &Path) -> Result<(), Error> {
         let all = self.steps.weights();
         let in_turn = self.in_turn();
-        if is_of_keras(path) && (in_turn.len() > 1 || all.is_empty()) {
+        if weights::is_of_keras(path) && (in_turn.len() > 1 || all.is_empty()) {
             let what = if all.is_empty() {
                 "the model is not compiled before the first step; help: save to .safetensors"
             } else {
@@ -134,7 +129,8 @@ impl Trainer {
             return Err(Error::Weights(weights::error(path, what)));
         }
         let of_model = all.iter().filter(|weight| weight.role == Role::Model);
-        weights::check_model(path, &self.steps.layers, of_model.map(|weight| weight.path.as_str()))
+        let of_model = of_model.map(|weight| (weight.path.as_str(), &*weight.ty.shape));
+        weights::check_model(path, &self.steps.layers, of_model)
     }
 
     /// Loads the model's weights from a file. The optimizer starts afresh.

@@ -330,10 +330,10 @@ impl CompiledSteps {
         let program = &programs[key.program];
         let (network, inputs) = network(programs, &key)?;
         self.check_shared(programs, key.program, &network.weights)?;
-        let Network { graph, weights, initial, adapts, ranges, layers, .. } = network;
         if key.program == 0 {
-            self.layers = layers.into_iter().map(|layer| (layer.path, layer.class)).collect();
+            self.layers = network.classes();
         }
+        let Network { graph, weights, initial, adapts, ranges, .. } = network;
         if let Some((name, _)) =
             graph.outputs.iter().find(|(name, _)| ["epoch", "seconds"].contains(&name.as_str()))
         {

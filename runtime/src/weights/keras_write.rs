@@ -20,27 +20,37 @@ use crate::files::write_whole;
 /// The ending of the names of such files, without which Keras expects another format.
 const ENDING: &str = ".weights.h5";
 
-/// Returns the name in a Keras file for each weight. `layers` has the paths and classes of the
-/// model's layers, in the order of their application.
+/// The paths and classes of layers.
+type Layers = [(String, String)];
+
+/// Checks that the weights of a model can be written to a file of this name. `layers` has the paths
+/// and classes of the model's layers, in the order of their application.
 ///
 /// # Errors
 /// Fails for a weight that no layer of Keras has, or if the file's name has another ending.
-pub fn names<'w>(
+pub fn check<'w>(
     path: &Path,
-    layers: &[(String, String)],
-    weights: impl Iterator<Item = &'w str>,
-) -> Result<Vec<String>, WeightsError> {
+    layers: &Layers,
+    weights: impl Iterator<Item = (&'w str, &'w [usize])>,
+) -> Result<(), WeightsError> {
     if !path.to_string_lossy().ends_with(ENDING) {
         let what = format!("expected a name that ends in `{ENDING}`, as Keras does for weights");
         return Err(error(path, what));
     }
+    names(path, layers, &weights.collect::<Vec<_>>()).map(drop)
+}
+
+/// Returns the name in a Keras file for each weight with its shape.
+fn names(
+    path: &Path,
+    layers: &Layers,
+    weights: &[(&str, &[usize])],
+) -> Result<Vec<String>, WeightsError> {
     let labels = labels(layers);
-    let weights: Vec<&str> = weights.collect();
-    let recurrent: HashSet<&str> =
-        weights.iter().filter_map(|weight| weight.strip_suffix(".RecurrentKernel")).collect();
+    let cells = cells(weights);
     let mut numbers: HashMap<String, usize> = HashMap::new();
-    let name = |weight: &&str| {
-        let found = place(weight, &labels, &recurrent).ok_or_else(|| {
+    let name = |&(weight, _): &(&str, &[usize])| {
+        let found = place(weight, &labels, &cells).ok_or_else(|| {
             error(
                 path,
                 format!(
@@ -56,13 +66,26 @@ pub fn names<'w>(
 }
 
 /// Writes the weights of a model.
-pub fn write(
+pub fn write(path: &Path, layers: &Layers, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {
+    let weights = tensors.iter().map(|(path, tensor)| (path.as_str(), tensor.shape()));
+    check(path, layers, weights).map_err(Error::Weights)?;
+    let named = named(path, layers, tensors)?;
+    write_whole(path, |file| hdf5_write::write(file, &named))
+        .map_err(|source| Error::Write { path: path.to_owned(), source })
+}
+
+/// Returns the tensors by their names in a Keras file, in f32.
+///
+/// # Errors
+/// Fails for a weight that no layer of Keras has.
+pub fn named(
     path: &Path,
-    layers: &[(String, String)],
+    layers: &Layers,
     tensors: Vec<(String, Tensor)>,
-) -> Result<(), Error> {
-    let weights = tensors.iter().map(|(path, _)| path.as_str());
-    let names = names(path, layers, weights).map_err(Error::Weights)?;
+) -> Result<Vec<(String, Tensor)>, Error> {
+    let weights: Vec<(&str, &[usize])> =
+        tensors.iter().map(|(path, tensor)| (path.as_str(), tensor.shape())).collect();
+    let names = names(path, layers, &weights).map_err(Error::Weights)?;
     let mut named = Vec::with_capacity(names.len());
     for ((weight, tensor), name) in tensors.into_iter().zip(names) {
         let dtype = tensor.dtype();
@@ -75,15 +98,14 @@ pub fn write(
         })?;
         named.push((name, tensor));
     }
-    write_whole(path, |file| hdf5_write::write(file, &named))
-        .map_err(|source| Error::Write { path: path.to_owned(), source })
+    Ok(named)
 }
 
 /// The class and the group of a layer, such as `Dense` and `layers/dense_1`.
 type Label = (String, String);
 
 /// Returns the labels of the layers by their paths. `None` is for a class that Keras lacks.
-fn labels(layers: &[(String, String)]) -> HashMap<&str, Option<Label>> {
+fn labels(layers: &Layers) -> HashMap<&str, Option<Label>> {
     let known: HashSet<&str> = library_names().collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut labels = HashMap::new();
@@ -99,11 +121,42 @@ fn labels(layers: &[(String, String)]) -> HashMap<&str, Option<Label>> {
     labels
 }
 
-/// Returns the group of a weight. `recurrent` has the instances with a recurrent kernel.
+/// Returns the groups below their layers of the instances with a recurrent kernel, which are cells
+/// in Keras. The cells of a list have their classes' names there, which the sizes tell: the kernel
+/// of a GRU has a matrix for each of 3 gates.
+fn cells<'w>(weights: &[(&'w str, &[usize])]) -> HashMap<&'w str, String> {
+    let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut cells = HashMap::new();
+    for (weight, shape) in weights {
+        let Some(instance) = weight.strip_suffix(".RecurrentKernel") else { continue };
+        let [units, columns] = shape[..] else {
+            cells.insert(instance, "/cell".to_owned());
+            continue;
+        };
+        let class = match columns / units.max(1) {
+            1 => "simple_rnn_cell",
+            3 => "gru_cell",
+            _ => "lstm_cell",
+        };
+        let group = match instance.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')) {
+            Some((list, _)) => {
+                let count = counts.entry((list, class)).or_default();
+                *count += 1;
+                let number = if *count == 1 { String::new() } else { format!("_{}", *count - 1) };
+                format!("/cell/cells/{class}{number}")
+            }
+            None => "/cell".to_owned(),
+        };
+        cells.insert(instance, group);
+    }
+    cells
+}
+
+/// Returns the group of a weight.
 fn place(
     weight: &str,
     labels: &HashMap<&str, Option<Label>>,
-    recurrent: &HashSet<&str>,
+    cells: &HashMap<&str, String>,
 ) -> Option<String> {
     let (instance, _) = weight.rsplit_once('.')?;
     let ends = instance.match_indices('.').map(|(end, _)| end).chain([instance.len()]);
@@ -111,9 +164,8 @@ fn place(
     let (end, label) = found.next()?;
     let (class, group) = label.as_ref()?;
     let part: Vec<&str> = instance[end..].split('.').skip(1).collect();
-    // In Keras, a cell in the layer has the weights.
-    let is_cell = recurrent.contains(instance) && class != "RNN";
-    Some(format!("{group}{}{}", inside(class, &part)?, if is_cell { "/cell" } else { "" }))
+    let cell = cells.get(instance).map_or("", String::as_str);
+    Some(format!("{group}{}{cell}", inside(class, &part)?))
 }
 
 /// Returns the group of a part of a layer below the layer's own, such as `/query_dense`.
@@ -121,8 +173,8 @@ fn inside(class: &str, part: &[&str]) -> Option<String> {
     match (class, part) {
         // They have other variables in Keras.
         ("Normalization" | "Discretization" | "SpectralNormalization", _) => None,
-        (_, []) => Some(String::new()),
-        ("RNN", [_]) => Some("/cell".into()),
+        // The group of a cell is in [`cells`].
+        (_, []) | ("RNN", _) => Some(String::new()),
         ("Bidirectional", [side]) => Some(format!("/{side}_layer")),
         ("MultiHeadAttention", ["gate"]) => Some("/_gate_dense".into()),
         ("MultiHeadAttention", [part]) => Some(format!("/{part}_dense")),

@@ -49,6 +49,8 @@ use crate::files::{Allowance, open_file, reason_of_reading};
 pub use crate::error::WeightsError;
 #[cfg(feature = "train")]
 pub(crate) use assign::{Assigned, Entries, Pair, assign, not_made};
+#[cfg(feature = "keras")]
+pub use keras_model::KerasModel;
 pub use name_map::NameMap;
 pub use options::{LoadOptions, LoadReport, WeightsSource};
 #[cfg(feature = "train")]
@@ -68,6 +70,11 @@ enum Format {
     /// A whole model: an archive with its weights.
     #[cfg(feature = "keras")]
     KerasModel,
+}
+
+/// Returns whether a file's name is that of Keras' files of weights, `.weights.h5`.
+pub fn is_of_keras(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "h5" || ending == "hdf5")
 }
 
 fn format(path: &Path) -> Result<Format, WeightsError> {

@@ -10,6 +10,8 @@ use tile_compiler::tensor::Tensor;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
+#[cfg(feature = "keras")]
+use super::is_of_keras;
 use super::{DTYPES, Format, error, format};
 use crate::error::Error;
 use crate::files::{npy, write_whole};
@@ -62,7 +64,7 @@ pub(crate) fn write_model(
     tensors: Vec<(String, Tensor)>,
 ) -> Result<(), Error> {
     #[cfg(feature = "keras")]
-    if let Ok(Format::Keras) = format(path) {
+    if is_of_keras(path) {
         return super::keras_write::write(path, layers, tensors);
     }
     write(path, &tensors)
@@ -76,13 +78,11 @@ pub(crate) fn write_model(
 pub(crate) fn check_model<'w>(
     path: &Path,
     layers: &[(String, String)],
-    weights: impl Iterator<Item = &'w str>,
+    weights: impl Iterator<Item = (&'w str, &'w [usize])>,
 ) -> Result<(), Error> {
     match format(path).map_err(Error::Weights)? {
         #[cfg(feature = "keras")]
-        Format::Keras => {
-            super::keras_write::names(path, layers, weights).map(drop).map_err(Error::Weights)
-        }
+        Format::Keras => super::keras_write::check(path, layers, weights).map_err(Error::Weights),
         _ => Ok(()),
     }
 }
@@ -132,22 +132,55 @@ fn safetensors_head(tensors: &[(String, Tensor)]) -> Result<(Vec<u8>, Vec<&Tenso
 }
 
 fn write_npz(file: &mut BufWriter<File>, tensors: &[(String, Tensor)]) -> io::Result<()> {
-    let mut latched = Latched { file, position: 0, end: 0, failed: None };
-    let mut archive = ZipWriter::new(&mut latched);
-    // Stored, as numpy.savez does. Zip64, since the file may exceed 4 GiB.
-    let options =
-        SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
-    for (name, tensor) in tensors {
-        archive.start_file(format!("{name}.npy"), options)?;
-        npy::write(tensor, &mut archive)?;
+    write_archive(file, |archive| {
+        tensors.iter().try_for_each(|(name, tensor)| {
+            archive.entry(&format!("{name}.npy"))?;
+            npy::write(tensor, &mut *archive)
+        })
+    })
+}
+
+/// An archive whose entries are written one after the other.
+pub(super) struct Archive<'f, 'l>(ZipWriter<&'l mut Latched<'f>>);
+
+impl Archive<'_, '_> {
+    /// Starts an entry.
+    pub fn entry(&mut self, name: &str) -> io::Result<()> {
+        // Stored, as numpy.savez does. Zip64, since the file may exceed 4 GiB.
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Stored)
+            .large_file(true);
+        Ok(self.0.start_file(name, options)?)
     }
-    archive.finish()?;
+}
+
+impl Write for Archive<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Writes a zip archive, whose entries `content` writes.
+pub(super) fn write_archive(
+    file: &mut BufWriter<File>,
+    content: impl FnOnce(&mut Archive) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut latched = Latched { file, position: 0, end: 0, failed: None };
+    {
+        let mut archive = Archive(ZipWriter::new(&mut latched));
+        content(&mut archive)?;
+        archive.0.finish()?;
+    }
     latched.failed.map_or(Ok(()), Err)
 }
 
 /// A file that keeps its first error and ignores all later writes. A `ZipWriter` that meets an
 /// error would print it on drop.
-struct Latched<'f> {
+pub(super) struct Latched<'f> {
     file: &'f mut BufWriter<File>,
     /// The position of the next byte, and the length of the file.
     position: u64,

@@ -187,6 +187,57 @@ def masks_pass():
     return keras.Sequential([series, layers.Masking(), layers.Dense(4), layers.Bidirectional(layers.GRU(2, return_sequences=True)), layers.GlobalAveragePooling1D()])
 
 
+def operations():
+    """Functions of keras.ops between layers."""
+    ops = keras.ops
+    x = keras.Input((4, 6))
+    parts = [-x[:, 0] ** 2, x[:, -1] ** 3, x[:, 1:3, ::2][..., 0, :], ops.mean(x, axis=1), ops.max(x, axis=[1, 2], keepdims=True)[..., 0]]
+    parts += [ops.reshape(x, (-1, 24)), ops.sum(ops.transpose(x, (0, 2, 1)), axis=-1), ops.min(ops.concatenate([x, x * 2], axis=1), axis=1)]
+    parts += [ops.squeeze(ops.expand_dims(x, 1), 1)[:, 2, 1:-1], ops.expand_dims(x, -1)[:, 1, :, 0], ops.squeeze(ops.mean(x, -1, keepdims=True), -1)]
+    parts += [ops.squeeze(ops.expand_dims(x, -2), -2)[:, -2:, 3], ops.softmax(x, axis=1)[:, 0], ops.gelu(x, approximate=False)[:, 1], ops.maximum(abs(x), 0.5)[:, 3]]
+    y = layers.Concatenate()(parts)
+    return keras.Model(x, [layers.Dense(3)(y), ops.sigmoid(layers.Dense(2)(ops.tanh(y)))])
+
+
+def masked_attention():
+    """Attention that is called with a list and options: masks, a causal mask, and its scores as another result."""
+    query, value, seen = keras.Input((3, 4), name="query"), keras.Input((5, 4), name="value"), keras.Input((5,), dtype="bool", name="seen")
+    first = layers.Attention()([query, value], mask=[None, seen])
+    second, scores = layers.AdditiveAttention()([query, value, value], mask=[None, seen], return_attention_scores=True)
+    third = layers.Attention(score_mode="concat")([first, second], use_causal_mask=True)
+    fourth = layers.MultiHeadAttention(2, 3, name="heads")(third, value, value_mask=seen)
+    return keras.Model([query, value, seen], [layers.Add()([third, fourth]), scores])
+
+
+def masked_states():
+    """Masks that Functional models make and pass on, and recurrent layers with a first state, to which they do not pass."""
+    series, start = keras.Input((4, 3), name="series"), keras.Input((2,), name="start")
+    x = layers.Masking()(series)
+    y = layers.GRU(2, return_sequences=True)(x, initial_state=start)
+    z = layers.LSTM(3)(y)
+    seen = keras.ops.any(keras.ops.not_equal(series, 0.0), axis=-1)
+    w = layers.SimpleRNN(2)(layers.Dense(3)(series), mask=seen)
+    return keras.Model([series, start], layers.Concatenate()([z, w, layers.GlobalAveragePooling1D()(x)]))
+
+
+def several():
+    """An inner model with several inputs and outputs, which is applied twice, and one with names for them."""
+    a, b = keras.Input((3,), name="a"), keras.Input((2,), name="b")
+    inner = keras.Model([a, b], [layers.Dense(3)(layers.Concatenate()([a, b])), layers.Add()([a, a])], name="inner")
+    named = keras.Model({"a": a, "b": b}, {"s": layers.Dense(2)(layers.Concatenate()([b, a])), "t": layers.Dense(1)(b)}, name="named")
+    c, d = keras.Input((3,), name="c"), keras.Input((2,), name="d")
+    first, second = inner([c, d])
+    third, fourth = inner([first, d])
+    results = named({"b": d, "a": second})
+    return keras.Model([c, d], [layers.Concatenate()([third, fourth, results["s"]]), results["t"]])
+
+
+def cells():
+    """A stack of cells, some of one class."""
+    stack = [layers.GRUCell(2), layers.LSTMCell(3), layers.GRUCell(2, reset_after=False), layers.SimpleRNNCell(2)]
+    return keras.Sequential([keras.Input((4, 3)), layers.RNN(stack, return_sequences=True), layers.RNN(layers.LSTMCell(2)), layers.Dense(2)])
+
+
 def refused():
     x = keras.Input((4,))
     save("refused_lambda", keras.Model(x, layers.Lambda(lambda x: x * 2, name="twice")(x)))
@@ -219,3 +270,9 @@ if __name__ == "__main__":
     series[0, 2:], series[1, 0] = 0, 0
     keep("masks_pass", masks_pass(), series)
     refused()
+    keep("operations", operations(), floats(3, 4, 6))
+    seen = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], bool)
+    keep("masked_attention", masked_attention(), floats(2, 3, 4), floats(2, 5, 4), seen)
+    keep("masked_states", masked_states(), series, floats(2, 2))
+    keep("several", several(), floats(3, 3), floats(3, 2))
+    keep("cells", cells(), floats(2, 4, 3))

@@ -49,6 +49,8 @@ def families():
     case("normalized", "norm = BatchNormalization()", "pool = GlobalAveragePooling1D()", "X = embed(Tokens)", "Z = norm(X)", "Y = pool(Z)")
     for norm in ["LayerNormalization()", "UnitNormalization()", "Dropout(0.0)", "Activation(tanh)", "ELU()", "PReLU()", "GroupNormalization(3)", "Rescaling(2.0)"]:
         case(f"kept_by_{norm.split('(')[0].lower()}", f"layer = {norm}", "X = embed(Tokens)", "Y = layer(X)")
+    family.case("kept_by_glu", ["embed = Embedding(6, 4, mask_zero = true)", "layer = Activation(glu)", "X = embed(Tokens)", "Y = layer(X)"], {"Tokens": tokens})
+    case("lost_by_rmsnormalization", "layer = RMSNormalization()", "X = embed(Tokens)", "Y = layer(X)")
     case("self_attention", "attention = MultiHeadAttention(2, 2)", "add = Add()", "pool = GlobalAveragePooling1D()",
          f"Y = pool(add([embed(Tokens), {SELF}]))")
     case("self_attention_all", "attention = MultiHeadAttention(2, 2)", f"Y = {SELF}")

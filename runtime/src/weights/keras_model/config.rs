@@ -67,7 +67,7 @@ pub struct Call {
 
 impl Layer {
     /// Returns whether the layer, or one in it, makes a mask.
-    fn makes_mask(&self) -> bool {
+    pub fn makes_mask(&self) -> bool {
         let inner = self.network.as_ref().is_some_and(|inner| inner.mask_maker().is_some());
         self.class == "Masking" || self.config["mask_zero"] == true || inner
     }
@@ -107,14 +107,34 @@ impl Argument {
         }
     }
 
+    /// Returns the argument if it is no tensor.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Argument::Value(value) => Some(value),
+            Argument::Tensor(_) | Argument::List(_) => None,
+        }
+    }
+
     /// Returns whether the argument has a value that is neither a tensor nor a number, such as an
     /// array.
     pub fn has_constant(&self) -> bool {
         match self {
             Argument::Tensor(_) => false,
             Argument::List(items) => items.iter().any(Argument::has_constant),
-            Argument::Value(value) => value.is_object() || value.is_array() || value.is_string(),
+            Argument::Value(value) => {
+                let is_other = value.is_object() || value.is_array() || value.is_string();
+                is_other && !is_empty(value)
+            }
         }
+    }
+}
+
+/// Returns whether a list or dictionary has nothing but nulls.
+pub fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().all(Value::is_null),
+        Value::Object(items) => items.values().all(Value::is_null),
+        _ => false,
     }
 }
 
@@ -297,6 +317,11 @@ impl Sources {
                 let items = items.iter().map(|item| self.argument(item));
                 Ok(Argument::List(items.collect::<Result<_, _>>()?))
             }
+            // The inputs of an inner model by name, in the order in which the model has them.
+            Value::Object(items) if items.values().any(|item| !tensors(item).is_empty()) => {
+                let items = items.values().map(|item| self.argument(item));
+                Ok(Argument::List(items.collect::<Result<_, _>>()?))
+            }
             _ => Ok(Argument::Value(value.clone())),
         }
     }
@@ -346,7 +371,14 @@ fn functional(config: &Value) -> Result<Network, String> {
     order.iter().enumerate().for_each(|(place, &node)| places[node] = place);
     sources.calls.values_mut().for_each(|call| *call = places[*call]);
     let calls = order.iter().map(|&node| sources.call(nodes[node].0, nodes[node].1));
-    let outputs = histories(&config["output_layers"]);
+    let mut outputs = histories(&config["output_layers"]);
+    // Here alone, a Functional model in the model has a call before those of the file.
+    for (name, number, _) in &mut outputs {
+        let is_functional = |layer: &Layer| {
+            layer.name == *name && layer.network.is_some() && layer.class != "Sequential"
+        };
+        *number -= usize::from(*number > 0 && layers.iter().any(is_functional));
+    }
     Ok(Network {
         name: text(config, "name").to_owned(),
         inputs,

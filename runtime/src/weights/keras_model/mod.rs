@@ -1,12 +1,20 @@
 //! Converts models that Keras saved, `.keras`, to Tile programs: `config` reads the layers,
-//! `options` and `program` write them in Tile.
+//! `options`, `operations` and `program` write them in Tile. In the other direction, `reader` reads
+//! a Tile program as the same layers, `objects` has their options, and `writer` and `export` write
+//! the file.
 //!
 //! A weight gets its path from the program: the layers of the program that have weights are in the
 //! order of their first application on both sides, and [`super::keras`] maps each layer's tensors.
 
 mod config;
+mod export;
+mod names;
+mod objects;
+mod operations;
 mod options;
 mod program;
+mod reader;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,6 +29,7 @@ use tile_compiler::tensor::TensorType;
 use tile_lang::ast::DimKind;
 use zip::ZipArchive;
 
+pub use self::export::KerasModel;
 use self::program::Written;
 use super::{LoadOptions, Titles, WeightsError, WeightsFile, caused, converted, error, keras};
 use crate::error::Error;

@@ -11,6 +11,7 @@ use tile_lang::ast::{Expr, ExprKind, Function, Input, UnaryOp};
 use tile_lang::builtin::builtin_names;
 
 use super::config::{is_of_keras, text};
+use super::objects::LIMITS;
 
 /// The library's functions and layers by name, without those for ONNX.
 static LIBRARY_DEFINITIONS: LazyLock<HashMap<String, Function>> = LazyLock::new(|| {
@@ -98,6 +99,15 @@ pub fn layer(
     Ok(format!("{class}({})", arguments.collect::<Vec<_>>().join(", ")))
 }
 
+/// Writes the options of a function, `axis = 1`.
+///
+/// # Errors
+/// Returns a sentence about an option that the library lacks.
+pub fn of_function(known: &Function, config: &Value) -> Result<String, String> {
+    let config = config.as_object().cloned().unwrap_or_default();
+    Ok(arguments(known, &config)?.join(", "))
+}
+
 /// Removes options that say what Keras derives from others.
 fn simplify(class: &str, config: &mut Map<String, Value>, built: &Value) {
     // The axes between the first and the last, which attention has by default.
@@ -112,9 +122,8 @@ fn simplify(class: &str, config: &mut Map<String, Value>, built: &Value) {
         config.remove("value_dim");
     }
     if let Some(Value::Object(limits)) = config.get("renorm_clipping") {
-        let limits: Vec<Value> = ["rmin", "rmax", "dmax"]
-            .map(|limit| limits.get(limit).cloned().unwrap_or_default())
-            .to_vec();
+        let limits: Vec<Value> =
+            LIMITS.map(|limit| limits.get(limit).cloned().unwrap_or_default()).to_vec();
         let has_limit = limits.iter().any(|limit| !limit.is_null());
         let limits = if has_limit { Value::Array(limits) } else { Value::Null };
         config.insert("renorm_clipping".into(), limits);
@@ -215,6 +224,17 @@ fn argument(parameter: &Input, value: &Value) -> Result<String, String> {
     } else {
         Err(format!("the library has no function `{text}`"))
     }
+}
+
+/// Converts a name to one of a tensor or a model, such as `LeftImage`.
+pub fn capitalised(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let word = |word: &str| match word.split_at_checked(1) {
+        Some((first, rest)) => first.to_ascii_uppercase() + rest,
+        None => String::new(),
+    };
+    let name: String = words.map(word).collect();
+    if name.starts_with(|c: char| c.is_ascii_uppercase()) { name } else { format!("X{name}") }
 }
 
 /// Writes a text as a name if that stands for itself.

@@ -7,9 +7,11 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use tile_compiler::names::snake_case;
 
-use super::super::keras::label;
-use super::config::{Argument, Call, Layer, Network, Source};
-use super::options;
+use super::config::{Argument, Call, Layer, Network, Source, is_empty};
+use super::names::{MODELS, Names, given_name, is_numbered};
+use super::objects;
+use super::operations::{self, is_function};
+use super::options::{self, capitalised};
 
 /// A program, and the layers whose weights it has.
 pub struct Written {
@@ -30,60 +32,6 @@ pub fn write(network: &Network) -> Result<Written, Vec<String>> {
     } else {
         Err(definitions.faults)
     }
-}
-
-/// Names that are given once.
-#[derive(Default)]
-struct Names {
-    given: HashSet<String>,
-    /// The next number to try after each name.
-    numbers: HashMap<String, usize>,
-}
-
-impl Names {
-    /// Returns a name that is free: `name`, or `name` with a number.
-    fn free(&mut self, name: &str) -> String {
-        let number = self.numbers.entry(name.to_owned()).or_insert(1);
-        loop {
-            let found = if *number == 1 { name.to_owned() } else { format!("{name}{number}") };
-            *number += 1;
-            if !options::is_taken(&found) && self.given.insert(found.clone()) {
-                return found;
-            }
-        }
-    }
-}
-
-/// Converts a name to one of a tensor or a model, such as `LeftImage`.
-fn capitalised(name: &str) -> String {
-    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    let word = |word: &str| match word.split_at_checked(1) {
-        Some((first, rest)) => first.to_ascii_uppercase() + rest,
-        None => String::new(),
-    };
-    let name: String = words.map(word).collect();
-    if name.starts_with(|c: char| c.is_ascii_uppercase()) { name } else { format!("X{name}") }
-}
-
-/// The names that Keras gives models.
-const MODELS: [&str; 3] = ["sequential", "functional", "model"];
-
-/// Returns whether Keras made a name, of `base` and a number.
-fn is_numbered(name: &str, base: &str) -> bool {
-    let is_number = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
-    name.strip_prefix(base).is_some_and(|rest| is_number(rest.trim_start_matches('_')))
-}
-
-/// Returns the name that a user gave a layer, without characters that a path cannot have.
-fn given_name(layer: &Layer) -> Option<String> {
-    let is_automatic = match layer.network {
-        Some(_) => MODELS.iter().any(|base| is_numbered(&layer.name, base)),
-        None => is_numbered(&layer.name, &label(&layer.class)),
-    };
-    let clean = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let name: String = layer.name.chars().map(clean).collect();
-    let start = if name.starts_with(|c: char| c.is_ascii_alphabetic()) { "" } else { "x" };
-    (!is_automatic && !name.is_empty()).then(|| format!("{start}{name}"))
 }
 
 /// The definitions written so far.
@@ -283,30 +231,30 @@ impl<'n> Body<'n> {
     /// Writes a call: a part of a chain, or a statement.
     fn call(&mut self, number: usize) {
         let call = &self.network.calls[number];
-        let named = call.named.iter().map(|(_, argument)| argument);
-        if call.arguments.iter().chain(named).any(Argument::has_constant) {
-            return self.fault(call.layer, "one of its arguments is neither a tensor nor a number");
-        }
-        let chain = match self.operation(call) {
-            Some(text) => vec![(text, None)],
-            None if is_function(&self.network.layers[call.layer]) => {
-                let what = "only layers and operators, such as `x + y`, are converted";
-                return self.fault(call.layer, what);
-            }
-            None => {
-                let named = self.named_arguments(call);
-                let written = named.and_then(|named| Ok((self.callee(call.layer)?, named)));
-                let (callee, named) = match written {
-                    Ok(written) => written,
-                    Err(what) => return self.fault(call.layer, &what),
-                };
-                self.chain(call, callee, named)
-            }
+        let chain = if is_function(&self.network.layers[call.layer]) {
+            self.operation(call).map(|text| vec![(text, None)])
+        } else {
+            self.application(call)
+        };
+        let chain = match chain {
+            Ok(chain) => chain,
+            Err(what) => return self.fault(call.layer, &what),
         };
         match self.only_taker(number) {
             true => _ = self.open.insert(number, chain),
             false => self.state(number, chain),
         }
+    }
+
+    /// Returns the chain that the call of a layer ends.
+    fn application(&mut self, call: &Call) -> Result<Chain, String> {
+        let named = call.named.iter().map(|(_, argument)| argument);
+        if call.arguments.iter().chain(named).any(Argument::has_constant) {
+            return Err("one of its arguments is neither a tensor nor a number".into());
+        }
+        let named = self.named_arguments(call)?;
+        let callee = self.callee(call.layer)?;
+        Ok(self.chain(call, callee, named))
     }
 
     /// Returns the chain that a call ends.
@@ -326,7 +274,12 @@ impl<'n> Body<'n> {
                 vec![(self.argument(list), None), (callee, layer)]
             }
             arguments => {
-                let given = arguments.iter().map(|argument| self.argument(argument));
+                let is_list = objects::takes_list(&self.network.layers[call.layer].class);
+                let inputs = match arguments {
+                    [Argument::List(items)] if is_list => items,
+                    arguments => arguments,
+                };
+                let given = inputs.iter().map(|argument| self.argument(argument));
                 let given: Vec<String> = given.chain(named).collect();
                 vec![(format!("{callee}({})", given.join(", ")), layer)]
             }
@@ -341,7 +294,7 @@ impl<'n> Body<'n> {
         !self.lists.contains(&number)
             && matches!(call.arguments[..], [Argument::Tensor(_)])
             && self.named_arguments(call).is_ok_and(|named| named.is_empty())
-            && operator(&self.network.layers[call.layer]).is_none()
+            && !is_function(&self.network.layers[call.layer])
     }
 
     /// Writes the statement that names a chain's result.
@@ -418,17 +371,27 @@ impl<'n> Body<'n> {
         Ok(variable)
     }
 
-    /// Returns the text of a call of an operator, such as `A + B`.
-    fn operation(&self, call: &Call) -> Option<String> {
-        let operator = operator(&self.network.layers[call.layer])?;
+    /// Returns the text of a call of a function of `keras.ops`, such as `A + B`.
+    fn operation(&self, call: &Call) -> Result<String, String> {
         let named = call.named.iter().map(|(_, argument)| argument);
-        let operands: Vec<String> =
-            call.arguments.iter().chain(named).map(|argument| self.argument(argument)).collect();
-        let text = (operands.len() == 2).then(|| operands.join(operator))?;
-        // Operators keep masks here, and lose them in Keras. `!=`, of two characters, makes the
-        // masks that calls name.
-        let loses_mask = self.has_masks && operator.trim().len() == 1;
-        Some(if loses_mask { format!("with_mask({text}, none)") } else { text })
+        let (mut operands, mut place) = (Vec::new(), None);
+        for argument in call.arguments.iter().chain(named) {
+            match argument {
+                Argument::Value(value) if !operands.is_empty() && !value.is_number() => {
+                    place = Some(value);
+                }
+                Argument::Value(value) if !value.is_number() => {
+                    return Err("one of its arguments is neither a tensor nor a number".into());
+                }
+                _ => operands.push(self.argument(argument)),
+            }
+        }
+        let layer = &self.network.layers[call.layer];
+        if layer.class == "GetItem" && operands.len() == 2 {
+            place = call.arguments.get(1).and_then(Argument::value);
+            operands.truncate(1);
+        }
+        operations::call(layer, &operands, place, self.has_masks)
     }
 
     /// Returns the arguments of a call that have names.
@@ -438,19 +401,34 @@ impl<'n> Body<'n> {
         let has = |name: &str| inputs.iter().any(|input| input.name.name == name);
         let mut named = Vec::new();
         for (name, argument) in &call.named {
-            let tensor = if name == "attention_mask" { "Mask".into() } else { capitalised(name) };
+            let tensor = objects::input_of(name);
             match argument {
                 // `model.predict` sets it, whatever it is here.
                 _ if name == "training" => {}
                 Argument::Value(Value::Null | Value::Bool(false)) => {}
+                // A list with nothing for each input of an inner model.
+                Argument::Value(value) if is_empty(value) => {}
                 Argument::Value(value @ (Value::Bool(_) | Value::Number(_))) if has(name) => {
                     named.push(format!("{name} = {value}"));
+                }
+                Argument::List(masks) if objects::split_masks(&layer.class, name).is_some() => {
+                    let inputs = objects::split_masks(&layer.class, name).unwrap_or_default();
+                    let given = inputs.into_iter().zip(masks);
+                    let given = given.filter(|(_, mask)| !mask.sources().is_empty());
+                    named.extend(given.map(|(input, mask)| {
+                        format!("{} = {}", objects::input_of(input), self.argument(mask))
+                    }));
                 }
                 Argument::Tensor(_) | Argument::List(_) if has(&tensor) => {
                     named.push(format!("{tensor} = {}", self.argument(argument)));
                 }
                 _ => return Err(format!("it takes no argument `{name}` here")),
             }
+        }
+        // Keras passes the mask of the inputs to a recurrent layer only without a first state.
+        let has_state = named.iter().any(|argument| argument.starts_with("InitialState"));
+        if self.has_masks && has_state && !call.named.iter().any(|(name, _)| name == "mask") {
+            named.push("Mask = none".to_owned());
         }
         let is_value = |argument: &Argument| matches!(argument, Argument::Value(_));
         match call.arguments.iter().any(is_value) {
@@ -460,35 +438,14 @@ impl<'n> Body<'n> {
     }
 }
 
-/// Returns the operator of a function of `keras.ops`, such as that of `x + y`.
-fn operator(layer: &Layer) -> Option<&'static str> {
-    let operator = match layer.class.as_str() {
-        "Add" => " + ",
-        "Subtract" => " - ",
-        "Multiply" => " * ",
-        "TrueDivide" | "Divide" => " / ",
-        "Equal" => " == ",
-        "NotEqual" => " != ",
-        "LogicalAnd" => " & ",
-        "LogicalOr" => " | ",
-        _ => return None,
-    };
-    is_function(layer).then_some(operator)
-}
-
-/// Returns whether a layer is a function of `keras.ops`.
-fn is_function(layer: &Layer) -> bool {
-    layer.module.split('.').any(|part| part == "ops")
-}
-
 /// Returns whether the result of a layer is a list.
-fn returns_list(layer: &Layer, call: &Call) -> bool {
+pub fn returns_list(layer: &Layer, call: &Call) -> bool {
     let config = &layer.config;
     let is_set = |(name, argument): &(String, Argument)| {
         name == "return_attention_scores" && matches!(argument, Argument::Value(Value::Bool(true)))
     };
     config["return_state"] == true
         || config["layer"]["config"]["return_state"] == true
-        || (layer.class == "Bidirectional" && config["merge_mode"].is_null())
+        || (layer.class == "Bidirectional" && config.get("merge_mode") == Some(&Value::Null))
         || call.named.iter().any(is_set)
 }
