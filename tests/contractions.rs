@@ -14,7 +14,14 @@ use tile_runtime::{Device, Error, Model};
 /// Returns what is wrong with a statement on a device.
 fn fault(statement: &Statement, device: &Device) -> Option<String> {
     let meaning = statement.meaning();
-    let model = Model::compile(&statement.source).unwrap();
+    let model = match Model::compile(&statement.source) {
+        Ok(model) => model,
+        // A negative constant as an index leaves no points.
+        Err(Error::Program { diagnostics, .. }) if diagnostics[0].code == "E0136" => {
+            return (meaning.points > 0).then(|| diagnostics[0].message.clone());
+        }
+        Err(error) => return Some(error.to_string()),
+    };
     let mut builder = model.on(device);
     for (name, tensor) in &statement.inputs {
         builder = builder.input(name, tensor.ty().clone());
