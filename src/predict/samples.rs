@@ -177,7 +177,10 @@ pub fn read(
         };
         match &*extension {
             _ if path.is_dir() => add_folder(path, pixels, terminal, &mut samples)?,
-            _ if is_picture(path) => samples.push(Sample::picture(path, pixels)),
+            _ if is_picture(path) => {
+                refuse_pictures(path, declared)?;
+                samples.push(Sample::picture(path, pixels));
+            }
             "npy" => {
                 let array = npy::open(path)
                     .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
@@ -203,6 +206,18 @@ pub fn read(
         terminal.note("pictures keep their own sizes, as the model declares none");
     }
     Ok(samples)
+}
+
+/// Refuses a picture for an input whose samples are no pictures.
+fn refuse_pictures(path: &Path, declared: &Declared) -> Result<(), Failure> {
+    if declared.sizes.len() > 2 {
+        return Ok(());
+    }
+    let shape = declared.shape();
+    Err(Failure::input(format!(
+        "{}: the model takes {shape}, no pictures: those are [N, H, W] or [N, H, W, 3]",
+        path.display()
+    )))
 }
 
 /// Returns the error for a file that has one input of a model with several.

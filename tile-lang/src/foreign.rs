@@ -128,16 +128,20 @@ fn attribute<'s>(text: &'s str, before: Option<(Token<'s>, &'s str)>) -> Option<
             format!("name the sizes in the header, as in `{base}[N, K]`, or write `dims({base})`")
         }
         ("T", Token::Capital(_)) => format!("write `transpose({base}, [1, 0])`"),
-        (_, Token::Small(_) | Token::Word(_)) if let Some(help) = name_help(last) => {
-            help.to_owned()
+        ("sum" | "mean" | "argmax" | "argmin", Token::Capital(_)) => {
+            format!("write `{last}(axis = 1)({base})`")
         }
+        ("reshape" | "view", Token::Capital(_)) => format!("write `reshape({base}, N, 8)`"),
+        _ if let Some(help) = name_help(last) => help.to_owned(),
         (_, Token::Capital(_) | Token::ParenClose | Token::BracketClose) => {
-            format!(
-                "a method is a function here, as in `{last}(X)`, and a layer is applied with `|>`"
-            )
+            "a method is a function here, `relu(X)`, and a layer is applied with `|>`, `X |> Dense(8)`"
+                .to_owned()
+        }
+        (_, Token::Small(_) | Token::Word(_)) if last.starts_with(char::is_uppercase) => {
+            format!("write `{last}` alone: the names of the library are visible everywhere")
         }
         (_, Token::Small(_) | Token::Word(_)) => {
-            format!("write `{last}` alone: the names of the library are visible everywhere")
+            format!("names of the library stand alone, without `{base}.`")
         }
         _ => return None,
     };

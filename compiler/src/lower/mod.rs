@@ -78,7 +78,7 @@ pub use turns::{check_shared, settings_in_turn};
 
 use std::collections::{BTreeMap, HashMap};
 
-use tile_lang::ast::{DimKind, Function, Input};
+use tile_lang::ast::{DimKind, ExprKind, Function, Input};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Budget, Limits, Program, did_you_mean, listed};
 
@@ -218,6 +218,7 @@ fn run_entry<'p>(
     for (name, &size) in &bindings.sizes {
         scope.sizes.insert(name, Size { size, place: None });
     }
+    named_functions(evaluator.program, function, bindings)?;
     let parameters = function.parameters.iter().flatten().map(|parameter| {
         Some(match bindings.parameters.get(&parameter.name.name)? {
             Setting::Bool(value) => Value::bool(*value),
@@ -236,6 +237,31 @@ fn run_entry<'p>(
         outputs.push((output.name.clone(), evaluator.target.element(value, output.span)?));
     }
     Ok(outputs)
+}
+
+/// Checks that the caller names a function for each hyper-parameter whose default is one.
+fn named_functions(program: &Program, function: &Function, bindings: &Bindings) -> Lowered<()> {
+    for parameter in function.parameters.iter().flatten() {
+        let Some(Setting::Name(name)) = bindings.parameters.get(&parameter.name.name) else {
+            continue;
+        };
+        let takes_function = match parameter.default.as_ref().map(|default| &default.kind) {
+            Some(ExprKind::Name(default)) => program.callee(&default.name, function).is_some(),
+            _ => false,
+        };
+        if takes_function && name != "none" && program.callee(name, function).is_none() {
+            let message = format!(
+                "unknown function `{name}` for the hyper-parameter `{}`",
+                parameter.name.name
+            );
+            let error = Diagnostic::error("E0102", parameter.span, message);
+            return Err(match did_you_mean(name, program.callable_names()) {
+                Some(help) => error.help(help),
+                None => error,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Returns an error for each name in the bindings that the entry does not declare.

@@ -5,6 +5,7 @@ use tile_compiler::graph::{Graph, NodeId, Op};
 use tile_compiler::lower::Network;
 use tile_compiler::passes::dead;
 use tile_compiler::pipeline::Options;
+use tile_compiler::scalar::{BinaryOp, UnaryOp};
 use tile_compiler::tensor::Tensor;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
@@ -80,7 +81,10 @@ impl Trainer {
                         .saying(format!("`{}` had {} before this step", bad.name, bad.what))
                         .help("the gradient of an earlier step, whose loss was finite, was not"),
                     false => {
-                        let first = format!("`{}` is the first tensor with {}", bad.name, bad.what);
+                        let reason =
+                            bad.reason.map_or(String::new(), |reason| format!(": {reason}"));
+                        let first =
+                            format!("`{}` is the first tensor with {}{reason}", bad.name, bad.what);
                         if optimizer.is_some() {
                             error.also(span, first)
                         } else {
@@ -128,6 +132,8 @@ struct Bad {
     span: Option<Span>,
     /// `NaN`, or `inf` if no tensor has a NaN.
     what: &'static str,
+    /// Why the operation gives that, where it is known.
+    reason: Option<&'static str>,
 }
 
 /// Returns the first tensor of a graph, in the order of computation, with a NaN, or if there is
@@ -146,8 +152,9 @@ fn first_bad(
         !is_known && node.ty.dtype.is_float() && !matches!(node.op, Op::Scan(_))
     };
     let wanted: Vec<NodeId> = order.into_iter().filter(is_computed).collect();
-    let names: Vec<(String, Option<Span>)> =
-        wanted.iter().map(|id| (graph.value_name(*id), graph.node(*id).span)).collect();
+    let place =
+        |id: &NodeId| (graph.value_name(*id), graph.node(*id).span, graph.node(*id).op.clone());
+    let places: Vec<(String, Option<Span>, Op)> = wanted.iter().map(place).collect();
     graph.outputs =
         wanted.iter().enumerate().map(|(number, id)| (format!("v{number}"), *id)).collect();
     let mut store = Store::default();
@@ -158,15 +165,39 @@ fn first_bad(
     }
     session.execute()?;
     let mut infinite = None;
-    for (number, (name, span)) in names.into_iter().enumerate() {
+    for (number, (name, span, op)) in places.into_iter().enumerate() {
         let tensor = session.output(&format!("v{number}"))?;
         let values = || tensor.scalars().map(Scalar::to_f64);
         if values().any(f64::is_nan) {
-            return Ok(Some(Bad { name, span, what: "NaN" }));
+            let reason = reason_of_nan(&op);
+            return Ok(Some(Bad { name, span, what: "NaN", reason }));
         }
         if infinite.is_none() && values().any(f64::is_infinite) {
-            infinite = Some(Bad { name, span, what: "inf" });
+            let reason = reason_of_infinity(&op);
+            infinite = Some(Bad { name, span, what: "inf", reason });
         }
     }
     Ok(infinite)
+}
+
+/// Returns why an operation on numbers that are not NaN gives NaN.
+fn reason_of_nan(op: &Op) -> Option<&'static str> {
+    Some(match op {
+        Op::Unary(UnaryOp::Log) => "a logarithm of a negative number",
+        Op::Unary(UnaryOp::Log1p) => "a logarithm of a number below 0, `log1p` of one below -1",
+        Op::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt) => "a root of a negative number",
+        Op::Binary(BinaryOp::Div) => "0 divided by 0",
+        Op::Binary(BinaryOp::Pow) => "a power of a negative number",
+        _ => return None,
+    })
+}
+
+/// Returns why an operation on finite numbers gives an infinity.
+fn reason_of_infinity(op: &Op) -> Option<&'static str> {
+    Some(match op {
+        Op::Unary(UnaryOp::Log) => "a logarithm of 0",
+        Op::Unary(UnaryOp::Exp) => "`exp` of a number above 88",
+        Op::Unary(UnaryOp::Recip | UnaryOp::Rsqrt) | Op::Binary(BinaryOp::Div) => "a division by 0",
+        _ => return None,
+    })
 }

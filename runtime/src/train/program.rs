@@ -114,9 +114,12 @@ impl Program {
         if sample.rank() < wanted.len() {
             what += ": it lacks an axis";
         }
+        let axes = order(&sample.shape, wanted);
         let elements =
             wanted.iter().try_fold(1usize, |product, size| product.checked_mul((*size)?));
-        if elements == Some(sample.elements()) {
+        if let Some(axes) = axes {
+            what += &format!(": `x.transpose(0, {axes})` in NumPy fits");
+        } else if elements == Some(sample.elements()) {
             let sizes = shown(wanted);
             what += &format!(
                 ": the same number of elements, so `x.reshape(-1, {sizes})` in NumPy fits"
@@ -155,6 +158,18 @@ impl Program {
             ColumnRole::Weight => &[],
         }
     }
+}
+
+/// Returns the axes of a batch, `2, 3, 1`, whose sizes are the wanted ones in their order.
+fn order(sizes: &[usize], wanted: &[Option<usize>]) -> Option<String> {
+    let mut left: Vec<Option<usize>> = sizes.iter().copied().map(Some).collect();
+    let axis = |size: &Option<usize>| {
+        let axis = left.iter().position(|other| other.is_some() && other == size)?;
+        left[axis] = None;
+        Some((axis + 1).to_string())
+    };
+    let axes: Vec<String> = wanted.iter().map(axis).collect::<Option<_>>()?;
+    (axes.len() == sizes.len()).then(|| axes.join(", "))
 }
 
 /// Returns the names of a model's inputs without a default or binding.

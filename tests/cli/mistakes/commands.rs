@@ -173,7 +173,15 @@ train Second { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); epoch
         "a logarithm of negative numbers",
         Edit("Y = Point\n", "Y = log(Point - 5)\n"),
         "train net.tile --data points.csv",
-        &["the loss is NaN in step 1 of training"],
+        &["`Y` is the first tensor with NaN: a logarithm of a negative number"],
+    ),
+    (
+        "a loss with the targets first",
+        Text(
+            "loss Mine()(YTrue, YPred) -> (L) { L = mean(-1)((YPred - YTrue) * (YPred - YTrue)); }\n",
+        ),
+        "check net.tile",
+        &["the first input of a loss is the predictions, and this is called `YTrue`"],
     ),
     (
         "a file with layers only",

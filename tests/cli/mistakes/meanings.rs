@@ -157,6 +157,6 @@ pub const MISTAKES: &[Mistake] = &[
         "a loss of numbers for class numbers",
         Edit("SparseCategoricalCrossentropy()", "mse"),
         "train net.tile --data points.csv",
-        &["a loss of class numbers is `SparseCategoricalCrossentropy`"],
+        &["for class numbers there are `SparseCategoricalCrossentropy`"],
     ),
 ];

@@ -209,7 +209,7 @@ pub const MISTAKES: &[Mistake] = &[
         Text("function f(X[N]) -> (Y) { Y = X[1:3]; }\n"),
         "check net.tile",
         &[
-            "a part of a tensor is a contraction, as in `Y[i: M] = =(X[i, 0]);`, and `slice(list, from, to)` is a part of a list",
+            "a part of a tensor is a contraction: `Y[i: 2] = =(X[i + 1]);` is `X[1:3]`",
         ],
     ),
     (

@@ -154,7 +154,13 @@ impl<'p> Checker<'p, '_> {
             };
             let message = format!("`{other}` takes {ours}, and the loss {theirs}");
             let warning = Diagnostic::warning("W0104", metric.span, message);
-            self.error(warning.also(loss.span, "the loss").help(format!("write `{fitting}`")));
+            let help = match other_targets(name) {
+                Some(loss) => {
+                    format!("write `{fitting}` here, or `{loss}` in the loss, by the targets")
+                }
+                None => format!("write `{fitting}`"),
+            };
+            self.error(warning.also(loss.span, "the loss").help(help));
         }
     }
 

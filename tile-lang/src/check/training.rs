@@ -37,6 +37,18 @@ impl Checker<'_, '_> {
                 format!("expected 2 inputs of this {keyword}, found {}", function.inputs.len());
             self.error(Diagnostic::error("E0132", function.place(), message).help(wanted));
         }
+        if let (FunctionKind::Loss | FunctionKind::Metric, [first, second, ..]) =
+            (function.kind, function.inputs.as_slice())
+            && is_of_targets(&first.name.name)
+            && !is_of_targets(&second.name.name)
+        {
+            let message = format!(
+                "the first input of a {keyword} is the predictions, and this is called `{}`",
+                first.name.name
+            );
+            let help = format!("write `({}, {})`", second.name.name, first.name.name);
+            self.error(Diagnostic::warning("W0103", first.span, message).help(help));
+        }
     }
 
     /// Checks that a `train` block names a model, and assigns only to known settings.
@@ -104,4 +116,11 @@ impl Checker<'_, '_> {
             }
         }
     }
+}
+
+/// Returns whether a name is one that targets have in other libraries.
+fn is_of_targets(name: &str) -> bool {
+    const NAMES: [&str; 9] =
+        ["ytrue", "target", "targets", "label", "labels", "true", "truth", "y_true", "actual"];
+    NAMES.contains(&name.to_ascii_lowercase().as_str())
 }

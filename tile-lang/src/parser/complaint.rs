@@ -212,7 +212,7 @@ impl Complaint<'_, '_> {
             }
             Some((Token::ParenOpen, _)) => "an argument is given with `=`, as in `units = 3`",
             Some(_) => {
-                "a part of a tensor is a contraction, as in `Y[i: M] = =(X[i, 0]);`, and `slice(list, from, to)` is a part of a list"
+                "a part of a tensor is a contraction: `Y[i: 2] = =(X[i + 1]);` is `X[1:3]`, and `Y[i: N] = =(X[i, 0]);` is `X[:, 0]`"
             }
             None if first == Some(Token::Word("for")) => {
                 "a block stands in braces, as in `for i in range(3) { … }`"
