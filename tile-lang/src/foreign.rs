@@ -62,8 +62,7 @@ pub(crate) fn meaning<'s>(
     let operator =
         text.strip_suffix('=').filter(|operator| ["+", "-", "*", "/"].contains(operator));
     if let Some(operator) = operator {
-        let help =
-            format!("write `Y = Y {operator} …`; in a function, give the new value its own name");
+        let help = format!("write `Z = Y {operator} …`, with a name of its own for the new value");
         return foreign(format!("unknown operator `{text}`"), &help, Some(Token::Assign));
     }
     match text.chars().next()? {
@@ -217,7 +216,7 @@ const WORDS: &[(&str, &str)] = &[
         "class",
         "a layer is written `layer Name(units)(X) -> (Y) { … }`, and a network `model Name(X[N, 4]) -> (Y) { … }`",
     ),
-    ("from", "the library needs no import; `import \"layers.tile\";` reads another Tile file"),
+    ("from", "remove the line: the library needs no import, and `import \"file.tile\";` reads another Tile file"),
     ("return", "assign to the names of the outputs in the header, as in `-> (Y) { Y = …; }`"),
     ("elif", "write `else if`"),
     (

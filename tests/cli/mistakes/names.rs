@@ -208,9 +208,6 @@ pub const MISTAKES: &[Mistake] = &[
             "model Net(activation = relu)(X[N, 2]) -> (Y) { Y = X |> Dense(2, activation = activation); }\n",
         ),
         "run net.tile --set activation=rleu --dim N=1 --random 1",
-        &[
-            "unknown function `rleu` for the hyper-parameter `activation`",
-            "did you mean `relu`?",
-        ],
+        &["unknown function `rleu` for the hyper-parameter `activation`", "did you mean `relu`?"],
     ),
 ];

@@ -71,7 +71,7 @@ pub const MISTAKES: &[Mistake] = &[
             "from keras.layers import Dense\n\nmodel Net(X[N, 2]) -> (Y) { Y = X |> Dense(2); }\n",
         ),
         "check net.tile",
-        &["the library needs no import; `import \"layers.tile\";` reads another Tile file"],
+        &["remove the line: the library needs no import, and `import \"file.tile\";` reads another Tile file"],
     ),
     (
         "a comment of Python",
@@ -208,9 +208,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a slice",
         Text("function f(X[N]) -> (Y) { Y = X[1:3]; }\n"),
         "check net.tile",
-        &[
-            "a part of a tensor is a contraction: `Y[i: 2] = =(X[i + 1]);` is `X[1:3]`",
-        ],
+        &["a part of a tensor is a contraction: `Y[i: 2] = =(X[i + 1]);` is `X[1:3]`"],
     ),
     (
         "an arrow for a pipe",

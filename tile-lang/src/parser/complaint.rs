@@ -185,7 +185,9 @@ impl Complaint<'_, '_> {
         let statement = "statements stand in the block of a `function`, `layer` or `model`";
         let suggestion = did_you_mean(self.text(self.place), KEYWORDS);
         let is_statement = matches!(self.found, Some(Token::Capital(_)));
-        let help = if is_statement {
+        let help = if matches!(self.text(self.place), "fit" | "compile") {
+            "training is a block of the file, `train Net { loss = …; optimizer = …; }`, which `tilec train FILE --data DIR` runs"
+        } else if is_statement {
             statement
         } else {
             "a file has definitions, such as `model Net(X[N, 4]) -> (Y) { … }`"
