@@ -341,7 +341,7 @@ impl<'n> Body<'n> {
         let source = Source::Result { call: number, part: 0 };
         let Some((1, Some(taker))) = self.uses.get(&source).copied() else { return false };
         let call = &self.network.calls[taker];
-        // What is true or false may be cast.
+        // A boolean result is named, because its taker may cast it.
         !self.lists.contains(&number)
             && self.kinds[number] != Kind::Bool
             && matches!(call.arguments[..], [Argument::Tensor(_)])
