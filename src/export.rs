@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use tile_compiler::lower::{Bindings, lower};
+use tile_lang::ast::Function;
 use tile_runtime::Device;
 use tile_runtime::weights::KerasModel;
 
@@ -12,7 +14,8 @@ use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::weights::WeightsOptions;
 
-/// The sizes to assume for the sizes that a model leaves open. Weights do not depend on them.
+/// The sizes to assume for the sizes that a model leaves open. Weights do not depend on them, as
+/// [`check_open_sizes`] ensures.
 const ASSUMED: [usize; 3] = [64, 224, 7];
 
 #[derive(clap::Args)]
@@ -47,6 +50,7 @@ pub fn export(arguments: &Export, terminal: &Terminal) -> Result<(), Failure> {
     let model = KerasModel::new(&source.model, entry, &bindings).map_err(failed)?;
     let function =
         source.model.program().entry(entry).map_err(|error| source.rejected(&[error]))?;
+    check_open_sizes(&source, function, entry, &bindings)?;
     let device = Device::cpu();
     let build = |size: usize| {
         let mut assumed = bindings.clone();
@@ -75,5 +79,41 @@ pub fn export(arguments: &Export, terminal: &Terminal) -> Result<(), Failure> {
     }
     model.save(&session, output).map_err(failed)?;
     terminal.note(&format!("wrote {}", output.display()));
+    Ok(())
+}
+
+/// Checks that no weight depends on a size that the model leaves open. Errors of the program itself
+/// are reported later.
+fn check_open_sizes(
+    source: &Source,
+    function: &Function,
+    entry: Option<&str>,
+    bindings: &Bindings,
+) -> Result<(), Failure> {
+    let weights = |sizes: &dyn Fn(&str) -> usize| {
+        let mut assumed = bindings.clone();
+        for name in assume_sizes(function, &mut assumed, ASSUMED[0]) {
+            let size = sizes(&name);
+            assumed.sizes.insert(name, size);
+        }
+        let network = lower(source.model.program(), entry, &assumed).ok()?;
+        Some(network.weights.into_iter().map(|weight| (weight.path, weight.ty)).collect::<Vec<_>>())
+    };
+    let first = ASSUMED.iter().find_map(|&size| Some((size, weights(&|_| size)?)));
+    let Some((size, expected)) = first else { return Ok(()) };
+    for open in assume_sizes(function, &mut bindings.clone(), size) {
+        let others = [size + 1].into_iter().chain(ASSUMED).filter(|other| *other != size);
+        let found = others
+            .map(|other| weights(&|name: &str| if name == open { other } else { size }))
+            .find_map(|found| found);
+        let Some(found) = found else { continue };
+        if let Some(((path, _), _)) = expected.iter().zip(&found).find(|(one, other)| one != other)
+        {
+            let what = format!(
+                "the shape of the weight `{path}` depends on the size `{open}`, which is open: give it with `--dim {open}=SIZE`"
+            );
+            return Err(Failure::input(what));
+        }
+    }
     Ok(())
 }

@@ -14,7 +14,7 @@ use tile_lang::ast::DimKind;
 use tile_runtime::weights::{KerasModel, WeightsFile};
 use tile_runtime::{Device, Model, Outputs, Scalar, Session, Tensor, TileProgram};
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "mlp",
     "cnn",
     "lstm",
@@ -31,6 +31,7 @@ const NAMES: [&str; 16] = [
     "masked_states",
     "several",
     "cells",
+    "booleans",
 ];
 
 fn model(name: &str) -> PathBuf {
@@ -225,6 +226,14 @@ fn models_that_keras_cannot_have() {
         ("Y = X |> Dense(2, activation = own);", "a definition of your own"),
         ("Y = X |> Dense(2, activation = relu(0.1));", "a function with options"),
         ("Y = X |> Dense(2, activation = sin);", "`sin`, which is no activation of Keras"),
+        ("Y = X |> Dense(2, activation = sum);", "`sum`, which is no activation of Keras"),
+        ("Y = X |> Dense(2, kernel_regularizer = relu);", "`relu`, which is no regularizer"),
+        ("Y = X |> Dense(2, kernel_regularizer = zeros());", "`zeros`, which is no regularizer"),
+        ("Y = X |> Dense(2, lora_rank = 1);", "a layer with `lora_rank`"),
+        ("d = Dense(2); Z = X |> d; Y = X |> TimeDistributed(d);", "used elsewhere, too"),
+        ("d = Dense(2); Z = X |> TimeDistributed(d); Y = X |> d;", "used elsewhere, too"),
+        ("d = LSTM(2); Y = X |> Bidirectional(d, backward_layer = d);", "used elsewhere, too"),
+        ("Y = [X, 1] |> Add();", "a list of tensors and other values"),
         ("param W[3, 2] = zeros; Y = X |> Dense(2);", "another statement"),
         ("for i in range(2) { X = X |> Dense(2); } Y = X;", "another statement"),
         ("Y = X |> Lambda(own);", "a definition of your own"),
@@ -244,12 +253,42 @@ fn models_that_keras_cannot_have() {
     }
 }
 
+/// Lists of lists double 40 times.
+#[test]
+fn lists_that_grow_exponentially() {
+    let all =
+        [("L", "[X, X]", "[_, _]"), ("l", "[1, 2]", "[_, _]"), ("l", "GRUCell(1)", "RNN([_, _])")];
+    for (name, first, next) in all {
+        let mut text = format!("model M(X[N, 3]) -> (Y) {{ {name}0 = {first};\n");
+        for at in 0..40 {
+            let next = next.replace('_', &format!("{name}{at}"));
+            text += &format!("{name}{} = {next};\n", at + 1);
+        }
+        let model = Model::compile(&(text + "Y = X |> Dense(2); }")).unwrap();
+        let error = KerasModel::new(&model, None, &Bindings::default()).err().unwrap();
+        let error = error.to_string();
+        let expected = ["the copies of items above 1000000", "used elsewhere, too"];
+        assert!(expected.iter().any(|expected| error.contains(expected)), "{error}");
+    }
+}
+
 /// All faults are reported at once.
 #[test]
 fn layers_and_options_that_the_library_lacks() {
     let refused = |name: &str| TileProgram::of_keras(model(name)).unwrap_err().to_string();
-    let all = ["lambda", "mask", "attention", "options", "custom", "text"]
-        .map(|kind| refused(&format!("refused_{kind}")));
+    let all = [
+        "lambda",
+        "mask",
+        "attention",
+        "options",
+        "custom",
+        "text",
+        "axis",
+        "long",
+        "lora",
+        "types",
+    ]
+    .map(|kind| refused(&format!("refused_{kind}")));
     assert_snapshot!(all.join("\n"), @r#"
     the layer `twice` (Lambda): `function`: it is Python code
     the layer `words` makes a mask, and the file does not say whether `inner` takes it; help: write the program by hand, and give it the file with `--weights`
@@ -260,6 +299,11 @@ fn layers_and_options_that_the_library_lacks() {
     the layer `sin` (Sin): only layers and the usual functions, such as `x + y` and `keras.ops.mean`, are converted
     the layer `twice` is of the class `Dense`, which is no class of Keras itself; help: write the program by hand, and give it the file with `--weights`
     the layer `pool` (MaxPooling2D): `padding`: "valid\") |> Rescaling(9, name = \"x" has characters that a text here cannot have
+    the layer `squeeze_3` (Squeeze): expected the number of an axis for `axis`, found 9223372036854775807
+    the layer `each` (TimeDistributed): `layer`: the library's layer has no option `long`, which is [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1…
+    the layer `tuned` (Dense): its option `lora_rank` is not converted; help: leave it out in Keras, and load the weights there: the saved kernel has the product of the factors
+    the layer `add_6` (Add): it takes true and false as numbers, which is not converted; help: multiply them by 1.0 in Keras
+    the layer `both` (Add): it takes true and false as numbers, which is not converted; help: multiply them by 1.0 in Keras
     "#);
 }
 

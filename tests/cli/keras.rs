@@ -62,6 +62,30 @@ fn a_program_becomes_a_model() {
     assert!(run.err.contains("ends in .keras"), "{}", run.err);
 }
 
+/// Weights have sizes, a batch has none, and a layer may have the name of the model.
+#[test]
+fn sizes_of_exported_models() {
+    let folder = empty_folder("keras-sizes");
+    fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let export = |header: &str, more: &[&str]| {
+        let text =
+            format!("model M({header}) -> (Y) {{ Y = X |> Flatten() |> Dense(2, name = M); }}\n");
+        fs::write(path("m.tile"), text).unwrap();
+        let program = path("m.tile");
+        let output = path("m.keras");
+        let all = ["export", &program, "--random", "1", "-o", &output];
+        tilec(all.into_iter().chain(more.iter().copied()))
+    };
+    let run = export("X[N, T, 4]", &[]);
+    assert!(run.code == 1 && run.err.contains("give it with `--dim T=SIZE`"), "{}", run.err);
+    export("X[N, T, 4]", &["--dim", "T=3"]).ok();
+    let text = tilec(["import", &path("m.keras")]).ok().text().to_owned();
+    assert!(text.contains("X[N, 3, 4]") && text.contains("Dense(2, name = "), "{text}");
+    let run = export("X[4]", &[]);
+    assert!(run.code == 1 && run.err.contains("needs a batch axis"), "{}", run.err);
+}
+
 #[test]
 fn options_that_a_model_does_not_need() {
     let run = tilec(["import", MODEL, "--dim", "N=2"]);

@@ -238,6 +238,18 @@ def cells():
     return keras.Sequential([keras.Input((4, 3)), layers.RNN(stack, return_sequences=True), layers.RNN(layers.LSTMCell(2)), layers.Dense(2)])
 
 
+def booleans():
+    """Numbers and layers of what is true or false, or an integer, whose types Keras converts."""
+    ops = keras.ops
+    x, k = keras.Input((4, 6)), keras.Input((4, 6), dtype="int32", name="whole")
+    on = x > 0.25
+    parts = [ops.mean(on, axis=1), (on / 2)[:, 0], ops.exp(on)[:, 1], ops.tanh(on)[:, 2], ops.sum(ops.concatenate([x, on], axis=1), axis=1)]
+    parts += [ops.mean(k, axis=1), (k / 4)[:, 0], ops.sum(layers.Concatenate(axis=1)([k, x, on]), axis=1), (on * 3)[:, 1], (x * on)[:, 2]]
+    parts += [layers.Dense(2)(on)[:, 0], layers.GlobalAveragePooling1D()(on), ops.mean(x >= 0.5, axis=2), ops.sum(x <= x[:, :1], axis=2)]
+    number = ops.sum(on, axis=1)
+    return keras.Model([x, k], [layers.Concatenate()(parts), number, ops.any(x > 2.0), ops.any(x * 0.25, axis=1, keepdims=True), ops.any(k, axis=[1, 2])])
+
+
 def refused():
     x = keras.Input((4,))
     save("refused_lambda", keras.Model(x, layers.Lambda(lambda x: x * 2, name="twice")(x)))
@@ -253,6 +265,17 @@ def refused():
     pool = keras.Sequential([keras.Input((4, 4, 1)), layers.MaxPooling2D(2, name="pool")])
     save("refused_text", pool, '"valid"', r'"valid\") |> Rescaling(9, name = \"x"')
     save("refused_options", keras.Model(words, [y, keras.ops.sin(layers.LSTM(2, dtype="float64")(z))]))
+
+
+def refused_values():
+    """Values and types that the library lacks: an axis, a long option, factors of a kernel, and a sum of what is true or false."""
+    ops = keras.ops
+    x = keras.Input((4, 1))
+    save("refused_axis", keras.Model(x, ops.squeeze(x, 2)), '"axis": 2', '"axis": 9223372036854775807')
+    long = '"units": 2, "long": [' + ", ".join(["1"] * 1000) + "]"
+    save("refused_long", keras.Sequential([x, layers.TimeDistributed(layers.Dense(2), name="each")]), '"units": 2', long)
+    save("refused_lora", keras.Sequential([x, layers.Dense(2, lora_rank=1, name="tuned")]))
+    save("refused_types", keras.Model(x, [(x > 0) + (x > 1), layers.Add(name="both")([x > 0, x > 1])]))
 
 
 if __name__ == "__main__":
@@ -276,3 +299,5 @@ if __name__ == "__main__":
     keep("masked_states", masked_states(), series, floats(2, 2))
     keep("several", several(), floats(3, 3), floats(3, 2))
     keep("cells", cells(), floats(2, 4, 3))
+    keep("booleans", booleans(), floats(3, 4, 6), rng.integers(-2, 3, (3, 4, 6)).astype(np.int32))
+    refused_values()

@@ -4,11 +4,12 @@
 //! Invariants of a [`Network`]: each call comes after those whose results it takes, and all indices
 //! are in range.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::super::keras::label;
+use super::kinds::Kind;
 
 /// A Functional or Sequential model, or one inside another.
 pub struct Network {
@@ -24,6 +25,7 @@ pub struct Port {
     pub name: String,
     /// The sizes. `None` stands for any size.
     pub shape: Vec<Option<u64>>,
+    pub kind: Kind,
 }
 
 /// A layer of a model.
@@ -129,6 +131,18 @@ impl Argument {
     }
 }
 
+/// Returns whether the result of a layer is a list.
+pub fn returns_list(layer: &Layer, call: &Call) -> bool {
+    let config = &layer.config;
+    let is_set = |(name, argument): &(String, Argument)| {
+        name == "return_attention_scores" && matches!(argument, Argument::Value(Value::Bool(true)))
+    };
+    config["return_state"] == true
+        || config["layer"]["config"]["return_state"] == true
+        || (layer.class == "Bidirectional" && config.get("merge_mode") == Some(&Value::Null))
+        || call.named.iter().any(is_set)
+}
+
 /// Returns whether a list or dictionary has nothing but nulls.
 pub fn is_empty(value: &Value) -> bool {
     match value {
@@ -162,16 +176,17 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Reads a model from its serialized form.
+/// Reads a model from its serialized form, and takes the options of its layers out of that.
 ///
 /// # Errors
 /// Returns a sentence that names the model or the layer.
-pub fn network(model: &Value) -> Result<Network, String> {
-    let config = &model["config"];
+pub fn network(model: &mut Value) -> Result<Network, String> {
+    let is_known = is_of_keras(model);
+    let mut config = model.get_mut("config").map(Value::take).unwrap_or_default();
     let network = match text(model, "class_name") {
-        "Sequential" if is_of_keras(model) => sequential(config),
-        "Functional" | "Model" if is_of_keras(model) && config["layers"].is_array() => {
-            functional(config)
+        "Sequential" if is_known => sequential(&mut config),
+        "Functional" | "Model" if is_known && config["layers"].is_array() => {
+            functional(&mut config)
         }
         class => Err(format!(
             "expected a Sequential or Functional model, found the class `{class}`, whose layers only its Python code knows; help: write the layers in Tile, and give the file with `--weights`"
@@ -186,11 +201,12 @@ fn is_model(layer: &Value) -> bool {
     matches!(text(layer, "class_name"), "Sequential" | "Functional" | "Model")
 }
 
-/// Reads the layers of a model, without the inputs.
-fn layers(config: &Value) -> Result<Vec<Layer>, String> {
+/// Reads the layers of a model, without the inputs, and takes their options.
+fn layers(config: &mut Value) -> Result<Vec<Layer>, String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     let mut layers = Vec::new();
-    for layer in list(config, "layers") {
+    let serialized = config.get_mut("layers").and_then(Value::as_array_mut);
+    for layer in serialized.into_iter().flatten() {
         let class = text(layer, "class_name").to_owned();
         let label = label(&class);
         let count = counts.entry(label.clone()).or_default();
@@ -206,12 +222,13 @@ fn layers(config: &Value) -> Result<Vec<Layer>, String> {
                 text(&layer["config"], "name")
             ));
         }
+        let name = text(&layer["config"], "name").to_owned();
         let network = if is_model(layer) { Some(network(layer)?) } else { None };
         layers.push(Layer {
-            name: text(&layer["config"], "name").to_owned(),
+            name,
             module: text(layer, "module").to_owned(),
-            config: layer["config"].clone(),
-            built: layer["build_config"].clone(),
+            config: layer["config"].take(),
+            built: layer["build_config"].take(),
             network,
             class,
             group,
@@ -220,8 +237,8 @@ fn layers(config: &Value) -> Result<Vec<Layer>, String> {
     Ok(layers)
 }
 
-/// Reads the shape of an input.
-fn port(name: &str, shape: &Value) -> Result<Port, String> {
+/// Reads the shape of an input, and the kind of its type.
+fn port(name: &str, shape: &Value, dtype: &Value) -> Result<Port, String> {
     let size = |size: &Value| match size {
         Value::Null => Some(None),
         size => size.as_u64().map(Some),
@@ -230,15 +247,21 @@ fn port(name: &str, shape: &Value) -> Result<Port, String> {
     let shape = shape.ok_or_else(|| {
         format!("the input `{name}` has no shape; help: build the model before it is saved")
     })?;
-    Ok(Port { name: name.to_owned(), shape })
+    let kind = Kind::of_dtype(dtype.as_str().unwrap_or_default());
+    Ok(Port { name: name.to_owned(), shape, kind })
 }
 
-fn sequential(config: &Value) -> Result<Network, String> {
+/// Reads an input from the options of its layer.
+fn input(name: &str, config: &Value) -> Result<Port, String> {
+    port(name, &config["batch_shape"], &config["dtype"])
+}
+
+fn sequential(config: &mut Value) -> Result<Network, String> {
     let first =
         list(config, "layers").first().filter(|layer| text(layer, "class_name") == "InputLayer");
     let input = match first {
-        Some(layer) => port(text(&layer["config"], "name"), &layer["config"]["batch_shape"])?,
-        None => port("input_layer", &config["build_input_shape"])?,
+        Some(layer) => input(text(&layer["config"], "name"), &layer["config"])?,
+        None => port("input_layer", &config["build_input_shape"], &Value::Null)?,
     };
     let layers = layers(config)?;
     let source = |layer: usize| match layer.checked_sub(1) {
@@ -338,23 +361,26 @@ impl Sources {
     }
 }
 
-fn functional(config: &Value) -> Result<Network, String> {
-    let layers = layers(config)?;
-    let serialized: HashMap<&str, &Value> = list(config, "layers")
+fn functional(config: &mut Value) -> Result<Network, String> {
+    let places: HashMap<String, usize> = list(config, "layers")
         .iter()
-        .map(|layer| (text(&layer["config"], "name"), layer))
+        .enumerate()
+        .map(|(place, layer)| (text(&layer["config"], "name").to_owned(), place))
         .collect();
+    let layers = layers(config)?;
+    let all = list(config, "layers");
+    let serialized = |name: &str| places.get(name).map(|&place| &all[place]);
     let mut inputs = Vec::new();
     for (name, ..) in histories(&config["input_layers"]) {
-        let shape = serialized.get(name.as_str()).map(|layer| &layer["config"]["batch_shape"]);
-        inputs.push(port(&name, shape.unwrap_or(&Value::Null))?);
+        let config = serialized(&name).map_or(&Value::Null, |layer| &layer["config"]);
+        inputs.push(input(&name, config)?);
     }
     let numbered = inputs.iter().enumerate();
     let inputs_by_name = numbered.map(|(number, port)| (port.name.clone(), number)).collect();
     let mut sources = Sources { inputs: inputs_by_name, calls: HashMap::new() };
     let mut nodes: Vec<(usize, &Value)> = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
-        let serialized = serialized.get(layer.name.as_str()).copied().unwrap_or(&Value::Null);
+        let serialized = serialized(&layer.name).unwrap_or(&Value::Null);
         for (node, value) in list(serialized, "inbound_nodes").iter().enumerate() {
             if !value.is_object() {
                 return Err("its calls have the form of Keras 2; help: load the model in Keras 3 and save it again".into());
@@ -373,11 +399,11 @@ fn functional(config: &Value) -> Result<Network, String> {
     let calls = order.iter().map(|&node| sources.call(nodes[node].0, nodes[node].1));
     let mut outputs = histories(&config["output_layers"]);
     // Here alone, a Functional model in the model has a call before those of the file.
+    let is_functional = |layer: &&Layer| layer.network.is_some() && layer.class != "Sequential";
+    let functional: HashSet<&str> =
+        layers.iter().filter(is_functional).map(|layer| layer.name.as_str()).collect();
     for (name, number, _) in &mut outputs {
-        let is_functional = |layer: &Layer| {
-            layer.name == *name && layer.network.is_some() && layer.class != "Sequential"
-        };
-        *number -= usize::from(*number > 0 && layers.iter().any(is_functional));
+        *number -= usize::from(*number > 0 && functional.contains(name.as_str()));
     }
     Ok(Network {
         name: text(config, "name").to_owned(),

@@ -8,12 +8,14 @@ use serde_json::json;
 use tile_compiler::lower::Bindings;
 use tile_compiler::names::snake_case;
 use tile_compiler::tensor::Tensor;
+use tile_lang::ast::{Dim, DimKind};
 use tile_lang::diagnostic::Diagnostic;
 
 use super::super::hdf5_write;
 use super::super::keras_write;
 use super::super::write::write_archive;
 use super::config::{Network, Port};
+use super::kinds::Kind;
 use super::reader;
 use super::writer::{self, Order};
 use crate::error::Error;
@@ -60,13 +62,23 @@ impl KerasModel {
                     input.name.name
                 )))
             })?;
+            let is_one =
+                matches!(input.dims.as_deref(), Some([Dim { kind: DimKind::Size(_), .. }]));
+            if sizes.is_empty() || is_one {
+                let what = "a model of Keras needs a batch axis, the first, in each input";
+                return Err(failed(Diagnostic::error("E0304", input.span, what).help(format!(
+                    "write its sizes with the batch's, such as `{}[N, 28]`",
+                    input.name.name
+                ))));
+            }
             let size = |(axis, size): (usize, &Option<usize>)| match size {
                 // The batch has any size.
                 _ if axis == 0 => None,
                 size => size.map(|size| size as u64),
             };
             let shape = sizes.iter().enumerate().map(size).collect();
-            inputs.push(Port { name: snake_case(&input.name.name), shape });
+            let name = snake_case(&input.name.name);
+            inputs.push(Port { name, shape, kind: Kind::Float });
         }
         let network = reader::read(model.program(), function, inputs, bindings).map_err(failed)?;
         Ok(KerasModel { network })

@@ -8,6 +8,8 @@
 
 mod config;
 mod export;
+mod items;
+mod kinds;
 mod names;
 mod objects;
 mod operations;
@@ -54,8 +56,8 @@ impl TileProgram {
     pub fn of_keras(path: impl AsRef<Path>) -> Result<TileProgram, Error> {
         let path = path.as_ref();
         let refuse = |what: String| Error::Keras { what: vec![what] };
-        let config = config_of(path).map_err(Error::Weights)?;
-        let network = config::network(&config).map_err(refuse)?;
+        let mut config = config_of(path).map_err(Error::Weights)?;
+        let network = config::network(&mut config).map_err(refuse)?;
         let Written { text, layers } =
             program::write(&network).map_err(|what| Error::Keras { what })?;
         let text = tile_lang::format(&text).unwrap_or(text);

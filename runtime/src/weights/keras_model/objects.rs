@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use tile_compiler::names::snake_case;
 
 use super::config::Layer;
-use super::options::{capitalised, definition};
+use super::options::{capitalised, function_of, is_for_option};
 
 /// The module of layers in Keras.
 pub const LAYERS: &str = "keras.layers";
@@ -51,6 +51,9 @@ const MODULES: [(&str, &str); 3] = [
     ("regularizer", "keras.regularizers"),
     ("constraint", "keras.constraints"),
 ];
+
+/// The options that are layers with weights.
+pub const PARTS: [&str; 3] = ["backward_layer", "cell", "layer"];
 
 /// The limits of a renormalization.
 pub const LIMITS: [&str; 3] = ["rmin", "rmax", "dmax"];
@@ -103,17 +106,20 @@ pub fn layer_object(layer: &Layer) -> Value {
 pub fn placed(option: &str, mut value: Value) -> Result<Value, String> {
     match &mut value {
         Value::Object(object) if !object.contains_key("module") => {
+            let class = object["class_name"].as_str().unwrap_or_default();
+            let name = function_of(class);
             let module = MODULES.iter().find(|(end, _)| option.ends_with(end));
+            if let Some((kind, _)) = module.filter(|_| !is_for_option(option, &name)) {
+                return Err(format!("`{name}`, which is no {kind} of Keras"));
+            }
             let (_, module) = module.ok_or(
                 "a function with options, for which Keras has a layer, such as `LeakyReLU(0.1)`",
             )?;
             object.insert("module".into(), Value::from(*module));
         }
-        // `tanh` is a function of the language.
-        Value::String(name)
-            if option.ends_with("activation") && definition(name).is_none() && name != "tanh" =>
-        {
-            return Err(format!("`{name}`, which is no activation of Keras"));
+        Value::String(name) if !is_for_option(option, name) => {
+            let kind = option.rsplit('_').next().unwrap_or_default();
+            return Err(format!("`{name}`, which is no {kind} of Keras"));
         }
         _ => {}
     }
@@ -127,6 +133,13 @@ pub fn placed(option: &str, mut value: Value) -> Result<Value, String> {
 pub fn complete(class: &str, config: &mut Map<String, Value>) -> Result<(), String> {
     if LACKING.contains(&class) {
         return Err(format!("`{class}`, a layer that a file of Keras cannot have"));
+    }
+    if config.get("lora_rank").is_some_and(|rank| !rank.is_null()) {
+        return Err("a layer with `lora_rank`, whose factors a file of Keras lacks: leave the option out, and add their product to the kernel".into());
+    }
+    if class == "Rescaling" {
+        // Keras does not load the layer without it.
+        config.entry("offset").or_insert(Value::from(0.0));
     }
     if let Some(Value::Array(limits)) = config.get("renorm_clipping") {
         let limits = LIMITS.iter().zip(limits).map(|(name, limit)| (*name, limit.clone()));

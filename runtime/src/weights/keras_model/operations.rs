@@ -4,7 +4,10 @@ use serde_json::Value;
 use tile_compiler::names::snake_case;
 
 use super::config::Layer;
-use super::options;
+use super::options::{self, shown};
+
+/// A bound on the number of a tensor's axes.
+const MOST_AXES: u64 = 64;
 
 /// An operator or function of tensors.
 struct Elementwise {
@@ -24,7 +27,7 @@ const fn mask(class: &'static str, text: &'static str) -> Elementwise {
     Elementwise { class, text, is_mask: true }
 }
 
-const ELEMENTWISE: [Elementwise; 22] = [
+const ELEMENTWISE: [Elementwise; 24] = [
     plain("Add", "{0} + {1}"),
     plain("Subtract", "{0} - {1}"),
     plain("Multiply", "{0} * {1}"),
@@ -43,7 +46,9 @@ const ELEMENTWISE: [Elementwise; 22] = [
     mask("Equal", "{0} == {1}"),
     mask("NotEqual", "{0} != {1}"),
     mask("Greater", "{0} > {1}"),
+    mask("GreaterEqual", "{0} >= {1}"),
     mask("Less", "{0} < {1}"),
+    mask("LessEqual", "{0} <= {1}"),
     mask("LogicalAnd", "{0} & {1}"),
     mask("LogicalOr", "{0} | {1}"),
     mask("LogicalNot", "{0} == 0"),
@@ -87,14 +92,15 @@ fn elementwise(known: &Elementwise, operands: &[String]) -> Result<String, Strin
     Ok(operands.iter().enumerate().fold(known.text.to_owned(), place))
 }
 
-/// Writes whether any number along an axis is true.
+/// Writes whether any number along an axis, by default along all, is not 0.
 fn any(layer: &Layer, operands: &[String]) -> Result<String, String> {
     let [operand] = operands else { return Err("expected one operand".into()) };
     let axis = match &layer.config["axis"] {
-        Value::Null => "-1".to_owned(),
+        Value::Null => "none".to_owned(),
         axis => axis.to_string(),
     };
-    Ok(format!("amax({axis})(as_int({operand}, 32)) != 0"))
+    let keepdims = if layer.config["keepdims"] == true { ", true" } else { "" };
+    Ok(format!("amax({axis}{keepdims})(as_int({operand} != 0, 32)) != 0"))
 }
 
 fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result<String, String> {
@@ -115,7 +121,12 @@ fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result
     }
     let before = |end: i64| format!("slice(dims({operand}), 0, {end})");
     let from = |start: i64| format!("slice(dims({operand}), {start})");
-    let axis = || config["axis"].as_i64().ok_or("expected a number for `axis`");
+    let axis = || {
+        let axis = config["axis"].as_i64().filter(|axis| axis.unsigned_abs() < MOST_AXES);
+        axis.ok_or_else(|| {
+            format!("expected the number of an axis for `axis`, found {}", shown(&config["axis"]))
+        })
+    };
     match layer.class.as_str() {
         "GetItem" => items(operand, place.unwrap_or(&Value::Null)),
         "Reshape" => reshape(operand, &config["newshape"]),

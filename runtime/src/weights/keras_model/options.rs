@@ -1,10 +1,11 @@
 //! Writes layers of Keras, with their options, as calls of the library's layers. Options with the
 //! library's defaults are omitted.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tile_compiler::names::snake_case;
 use tile_lang::LIBRARY;
 use tile_lang::ast::{Expr, ExprKind, Function, Input, UnaryOp};
@@ -13,14 +14,17 @@ use tile_lang::builtin::builtin_names;
 use super::config::{is_of_keras, text};
 use super::objects::LIMITS;
 
-/// The library's functions and layers by name, without those for ONNX.
-static LIBRARY_DEFINITIONS: LazyLock<HashMap<String, Function>> = LazyLock::new(|| {
+/// The library's functions and layers by name, with their files, without those for ONNX.
+static LIBRARY_DEFINITIONS: LazyLock<HashMap<String, (&str, Function)>> = LazyLock::new(|| {
     let files = LIBRARY.iter().filter(|file| !file.name.starts_with("onnx_"));
     let mut found = HashMap::new();
-    for file in files {
-        let file = tile_lang::parse(file.text).file;
-        let functions = file.functions.into_iter();
-        found.extend(functions.filter_map(|one| Some((one.name.as_ref()?.name.clone(), one))));
+    for entry in files {
+        let file = tile_lang::parse(entry.text).file;
+        for function in file.functions {
+            if let Some(name) = function.name.as_ref().map(|name| name.name.clone()) {
+                found.insert(name, (entry.name, function));
+            }
+        }
         for alias in file.aliases {
             if let Some(target) = found.get(&alias.target.name).cloned() {
                 found.insert(alias.name.name, target);
@@ -36,7 +40,31 @@ const WORDS: &str = "adapt along default else false for function if import in la
 
 /// Returns the library's definition of a name.
 pub fn definition(name: &str) -> Option<&'static Function> {
-    LIBRARY_DEFINITIONS.get(name)
+    LIBRARY_DEFINITIONS.get(name).map(|(_, function)| function)
+}
+
+/// The library's files of the functions for options, by the ends of the options' names.
+const FILES: [(&str, &str); 4] = [
+    ("activation", "activations.tile"),
+    ("initializer", "initializers.tile"),
+    ("regularizer", "regularizers.tile"),
+    ("constraint", "constraints.tile"),
+];
+
+/// The activations that are not in the file for them.
+const ACTIVATIONS: [&str; 2] = ["sigmoid", "tanh"];
+
+/// Returns whether an option takes a name: one of the library's file for it, if there is one.
+pub fn is_for_option(option: &str, name: &str) -> bool {
+    FILES.iter().find(|(end, _)| option.ends_with(end)).is_none_or(|(end, file)| {
+        LIBRARY_DEFINITIONS.get(name).is_some_and(|(found, _)| found == file)
+            || (*end == "activation" && ACTIVATIONS.contains(&name))
+    })
+}
+
+/// Returns the library's name for a function that is a class in Keras.
+pub fn function_of(class: &str) -> String {
+    if class == "L1L2" { "l1_l2".to_owned() } else { snake_case(class) }
 }
 
 /// Returns whether the library or the language has a function of this name.
@@ -77,7 +105,16 @@ const IGNORED: [&str; 9] = [
 /// The types in which layers may compute in Keras. Here they compute in f32.
 const FLOATS: [&str; 5] = ["float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16"];
 
-/// Writes `Dense(10, activation = relu)`, with the arguments `more` at its end.
+/// The options of an object, those of the file borrowed.
+type Options<'v> = BTreeMap<&'v str, Cow<'v, Value>>;
+
+fn options(config: &Value) -> Options<'_> {
+    let options = config.as_object().into_iter().flatten();
+    options.map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect()
+}
+
+/// Writes `Dense(10, activation = relu)`, with the arguments `more` at its end. The layer is an
+/// option of one of the class `within`, which is empty for a layer of a model.
 ///
 /// # Errors
 /// Returns a sentence about a class or an option that the library lacks.
@@ -86,6 +123,7 @@ pub fn layer(
     config: &Value,
     built: &Value,
     more: &[String],
+    within: &str,
 ) -> Result<String, String> {
     let known = definition(class).filter(|_| class.starts_with(|c: char| c.is_ascii_uppercase()));
     let known = known.ok_or_else(|| format!("the library has no layer `{class}`"))?;
@@ -93,8 +131,11 @@ pub fn layer(
     if let Some(dtype) = dtype.filter(|dtype| !FLOATS.contains(dtype)) {
         return Err(format!("it has the type `{dtype}`, and layers here compute in f32"));
     }
-    let mut config = config.as_object().cloned().unwrap_or_default();
-    simplify(class, &mut config, built);
+    if !config["lora_rank"].is_null() {
+        return Err("its option `lora_rank` is not converted; help: leave it out in Keras, and load the weights there: the saved kernel has the product of the factors".into());
+    }
+    let mut config = options(config);
+    simplify(class, &mut config, built, within);
     let arguments = arguments(known, &config)?.into_iter().chain(more.iter().cloned());
     Ok(format!("{class}({})", arguments.collect::<Vec<_>>().join(", ")))
 }
@@ -104,69 +145,79 @@ pub fn layer(
 /// # Errors
 /// Returns a sentence about an option that the library lacks.
 pub fn of_function(known: &Function, config: &Value) -> Result<String, String> {
-    let config = config.as_object().cloned().unwrap_or_default();
-    Ok(arguments(known, &config)?.join(", "))
+    Ok(arguments(known, &options(config))?.join(", "))
 }
 
 /// Removes options that say what Keras derives from others.
-fn simplify(class: &str, config: &mut Map<String, Value>, built: &Value) {
+fn simplify(class: &str, config: &mut Options, built: &Value, within: &str) {
     // The axes between the first and the last, which attention has by default.
     let between = |rank: usize| Value::from((1..rank.saturating_sub(1)).collect::<Vec<_>>());
     let query = built["shapes_dict"]["query_shape"].as_array();
     if class == "MultiHeadAttention"
-        && query.is_some_and(|query| config.get("attention_axes") == Some(&between(query.len())))
+        && query.is_some_and(|query| {
+            config.get("attention_axes").is_some_and(|axes| **axes == between(query.len()))
+        })
     {
         config.remove("attention_axes");
     }
     if config.get("value_dim").is_some() && config.get("value_dim") == config.get("key_dim") {
         config.remove("value_dim");
     }
-    if let Some(Value::Object(limits)) = config.get("renorm_clipping") {
+    if let Some(Value::Object(limits)) = config.get("renorm_clipping").map(AsRef::as_ref) {
         let limits: Vec<Value> =
             LIMITS.map(|limit| limits.get(limit).cloned().unwrap_or_default()).to_vec();
         let has_limit = limits.iter().any(|limit| !limit.is_null());
         let limits = if has_limit { Value::Array(limits) } else { Value::Null };
-        config.insert("renorm_clipping".into(), limits);
+        config.insert("renorm_clipping", Cow::Owned(limits));
     }
     if class.contains("Pooling") && config.get("strides") == config.get("pool_size") {
         config.remove("strides");
     }
-    if class == "Bidirectional" {
+    if within == "Bidirectional" {
         // Bidirectional layers set it here, too.
-        for layer in ["layer", "backward_layer"] {
-            let layer = config.get_mut(layer).and_then(|layer| layer.get_mut("config"));
-            let layer = layer.and_then(Value::as_object_mut);
-            layer.and_then(|layer| layer.remove("zero_output_for_mask"));
-        }
-        let opposite = |layer: &Value| {
-            let mut layer = plain(layer);
-            let backwards = layer["config"]["go_backwards"] != true;
-            if let Some(Value::Object(config)) = layer.get_mut("config") {
-                config.insert("go_backwards".into(), Value::from(backwards));
-            }
-            layer
-        };
-        if config.get("layer").map(opposite) == config.get("backward_layer").map(plain) {
-            config.remove("backward_layer");
-        }
+        config.remove("zero_output_for_mask");
+    }
+    if let (Some(layer), Some(backward)) = (config.get("layer"), config.get("backward_layer"))
+        && class == "Bidirectional"
+        && are_opposite(layer, backward)
+    {
+        config.remove("backward_layer");
     }
 }
 
-/// Removes names, shapes and numbers of objects, which differ between equal layers.
-fn plain(value: &Value) -> Value {
+/// Returns whether two recurrent layers differ in their direction alone.
+fn are_opposite(one: &Value, other: &Value) -> bool {
+    const DIRECTED: [&str; 2] = ["go_backwards", "zero_output_for_mask"];
+    let backwards = |layer: &Value| layer["config"]["go_backwards"] == true;
+    backwards(one) != backwards(other)
+        && are_equal(&one["config"], &other["config"], &DIRECTED)
+        && are_equal(one, other, &["config"])
+}
+
+/// Returns whether two objects are equal, but for the options `but`, and for names, shapes and
+/// numbers of objects, which differ between equal layers.
+fn are_equal(one: &Value, other: &Value, but: &[&str]) -> bool {
     const NAMES: [&str; 5] = ["name", "seed", "build_config", "shared_object_id", "dtype"];
-    match value {
-        Value::Object(items) => {
-            let kept = items.iter().filter(|(key, _)| !NAMES.contains(&key.as_str()));
-            Value::Object(kept.map(|(key, value)| (key.clone(), plain(value))).collect())
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let is_kept =
+                |key: &&String| !NAMES.contains(&key.as_str()) && !but.contains(&key.as_str());
+            let equal = |key: &String| match (one.get(key), other.get(key)) {
+                (Some(one), Some(other)) => are_equal(one, other, &[]),
+                _ => false,
+            };
+            one.keys().chain(other.keys()).filter(is_kept).all(equal)
         }
-        Value::Array(items) => Value::Array(items.iter().map(plain).collect()),
-        _ => value.clone(),
+        (Value::Array(one), Value::Array(other)) => {
+            let mut pairs = one.iter().zip(other);
+            one.len() == other.len() && pairs.all(|(one, other)| are_equal(one, other, &[]))
+        }
+        _ => one == other,
     }
 }
 
 /// Writes the options that a definition takes.
-fn arguments(known: &Function, config: &Map<String, Value>) -> Result<Vec<String>, String> {
+fn arguments(known: &Function, config: &Options) -> Result<Vec<String>, String> {
     let parameters = known.parameters.as_deref().unwrap_or_default();
     let mut written = Vec::new();
     // The first option is written by position, and so are those after it that have no default.
@@ -177,8 +228,10 @@ fn arguments(known: &Function, config: &Map<String, Value>) -> Result<Vec<String
             by_position = false;
             continue;
         };
-        let value = if BY_AXIS.contains(&name) { collapsed(value) } else { value.clone() };
-        let given = argument(parameter, &value).map_err(|what| format!("`{name}`: {what}"))?;
+        let value = if BY_AXIS.contains(&name) { collapsed(value) } else { value };
+        let within = known.name.as_ref().map_or("", |name| &name.name);
+        let given =
+            argument(parameter, value, within).map_err(|what| format!("`{name}`: {what}"))?;
         let default = parameter.default.as_ref();
         if default.is_some_and(|default| is_same(&given, &default_text(name, default))) {
             by_position = false;
@@ -187,37 +240,48 @@ fn arguments(known: &Function, config: &Map<String, Value>) -> Result<Vec<String
         by_position &= default.is_none() || (number == 0 && name != "axis");
         written.push(if by_position { given } else { format!("{name} = {given}") });
     }
-    let is_extra = |(name, value): &(&String, &Value)| {
+    let is_extra = |(name, value): &(&&str, &Cow<Value>)| {
         let is_known = parameters.iter().any(|parameter| parameter.name.name == **name);
-        let is_off = value.is_null() || **value == false || **value == "channels_last";
-        !is_known && !is_off && !IGNORED.contains(&name.as_str())
+        let is_off = value.is_null() || ***value == false || ***value == "channels_last";
+        !is_known && !is_off && !IGNORED.contains(*name)
     };
     match config.iter().find(is_extra) {
         Some((name, value)) => {
+            let value = shown(value);
             Err(format!("the library's layer has no option `{name}`, which is {value}"))
         }
         None => Ok(written),
     }
 }
 
+/// Writes the start of a value for an error.
+pub fn shown(value: &Value) -> String {
+    const MOST: usize = 60;
+    let text = value.to_string();
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
 /// Returns the number of a list whose numbers are all equal, or the value itself. A list of equal
 /// lists stays: `[[0, 1], [0, 1]]` is not `[0, 1]`.
-fn collapsed(value: &Value) -> Value {
-    match value.as_array().map(|items| items.iter().map(collapsed).collect::<Vec<_>>()) {
-        Some(items) if !items.is_empty() && items.iter().all(|item| *item == items[0]) => {
-            if items[0].is_number() { items[0].clone() } else { value.clone() }
-        }
-        _ => value.clone(),
+fn collapsed(value: &Value) -> &Value {
+    let Some(items) = value.as_array() else { return value };
+    let mut numbers = items.iter().map(collapsed);
+    match numbers.next() {
+        Some(first) if first.is_number() && numbers.all(|number| number == first) => first,
+        _ => value,
     }
 }
 
 /// Writes the value of a parameter.
-fn argument(parameter: &Input, value: &Value) -> Result<String, String> {
+fn argument(parameter: &Input, value: &Value, within: &str) -> Result<String, String> {
     let name = parameter.name.name.as_str();
-    let Value::String(text) = value else { return written(value) };
+    let Value::String(text) = value else { return written(value, within) };
     let kinds = ["activation", "initializer", "regularizer", "constraint"];
     if !kinds.iter().any(|kind| name.ends_with(kind)) {
-        return written(value);
+        return written(value, within);
     }
     if is_function(text) {
         Ok(text.clone())
@@ -244,26 +308,31 @@ pub fn name_or_text(text: &str) -> String {
     if is_name && !is_taken(text) { text.to_owned() } else { format!("\"{text}\"") }
 }
 
-/// Writes a value.
-fn written(value: &Value) -> Result<String, String> {
+/// Writes a value of an option of `within`.
+fn written(value: &Value, within: &str) -> Result<String, String> {
     match value {
         Value::Null => Ok("none".into()),
         Value::Number(number) => Ok(number.to_string()),
         Value::String(text) if text.contains(['"', '\\', '\n']) => {
-            Err(format!("{value} has characters that a text here cannot have"))
+            Err(format!("{} has characters that a text here cannot have", shown(value)))
         }
         Value::String(text) => Ok(name_or_text(text)),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Array(items) => {
-            let items = items.iter().map(written).collect::<Result<Vec<_>, _>>()?;
-            Ok(format!("[{}]", items.join(", ")))
+            let mut list = "[".to_owned();
+            for (at, item) in items.iter().enumerate() {
+                list += if at == 0 { "" } else { ", " };
+                list += &written(item, within)?;
+            }
+            Ok(list + "]")
         }
-        Value::Object(_) => object(value),
+        Value::Object(_) => object(value, within),
     }
 }
 
-/// Writes an object of Keras, such as an initializer or a layer that another one contains.
-fn object(value: &Value) -> Result<String, String> {
+/// Writes an object of Keras, such as an initializer or a layer that one of the class `within`
+/// contains.
+fn object(value: &Value, within: &str) -> Result<String, String> {
     let class = text(value, "class_name");
     let module = text(value, "module");
     let config = value["config"].as_object().filter(|_| module != "builtins");
@@ -277,11 +346,11 @@ fn object(value: &Value) -> Result<String, String> {
         if config.get("mask_zero") == Some(&Value::Bool(true)) || class == "Masking" {
             return Err(format!("`{class}` makes a mask inside it, which is not converted"));
         }
-        return layer(class, &value["config"], &value["build_config"], &[]);
+        return layer(class, &value["config"], &value["build_config"], &[], within);
     }
-    let name = if class == "L1L2" { "l1_l2".to_owned() } else { snake_case(class) };
+    let name = function_of(class);
     let known = definition(&name).ok_or_else(|| format!("the library has no `{class}`"))?;
-    let arguments = arguments(known, config)?;
+    let arguments = arguments(known, &options(&value["config"]))?;
     Ok(if arguments.is_empty() { name } else { format!("{name}({})", arguments.join(", ")) })
 }
 

@@ -7,7 +7,8 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use tile_compiler::names::snake_case;
 
-use super::config::{Argument, Call, Layer, Network, Source, is_empty};
+use super::config::{Argument, Call, Layer, Network, Source, is_empty, returns_list};
+use super::kinds::{self, CallKinds, Kind};
 use super::names::{MODELS, Names, given_name, is_numbered};
 use super::objects;
 use super::operations::{self, is_function};
@@ -84,6 +85,8 @@ struct Body<'n> {
     names: Names,
     inputs: Vec<String>,
     outputs: Vec<String>,
+    /// The first output that each tensor is.
+    output_places: HashMap<Source, usize>,
     /// The number of times that each tensor is taken, and the last call that takes it.
     uses: HashMap<Source, (usize, Option<usize>)>,
     /// The number of times that each layer is applied.
@@ -94,6 +97,8 @@ struct Body<'n> {
     variables: HashMap<usize, String>,
     /// The calls whose chains are not complete.
     open: HashMap<usize, Chain>,
+    /// The kinds of the calls' results.
+    kinds: Vec<Kind>,
     /// The name of each call's result.
     results: HashMap<usize, String>,
     statements: Vec<String>,
@@ -122,7 +127,11 @@ impl<'n> Body<'n> {
             applications[call.layer] += 1;
             call.sources().for_each(|source| take(source, Some(number)));
         }
-        network.outputs.iter().for_each(|source| take(*source, None));
+        let mut output_places = HashMap::new();
+        for (at, source) in network.outputs.iter().enumerate() {
+            take(*source, None);
+            output_places.entry(*source).or_insert(at);
+        }
         let has_list = |call: &Call| {
             let layer = &network.layers[call.layer];
             layer.network.as_ref().is_some_and(|inner| inner.outputs.len() > 1)
@@ -132,6 +141,7 @@ impl<'n> Body<'n> {
         Body {
             network,
             nested,
+            output_places,
             uses,
             applications,
             lists,
@@ -140,6 +150,7 @@ impl<'n> Body<'n> {
             outputs: Vec::new(),
             variables: HashMap::new(),
             open: HashMap::new(),
+            kinds: Vec::new(),
             results: HashMap::new(),
             statements: Vec::new(),
             layers: Vec::new(),
@@ -218,24 +229,59 @@ impl<'n> Body<'n> {
 
     /// Returns the text of an argument.
     fn argument(&self, argument: &Argument) -> String {
+        self.operand(argument, Kind::Bool)
+    }
+
+    /// Returns the text of an argument whose tensors are cast to a kind.
+    fn operand(&self, argument: &Argument, to: Kind) -> String {
         match argument {
+            // Casts are for calls whose operands are written: their kinds are known.
+            Argument::Tensor(source) if to > Kind::Bool => {
+                self.kinds(argument)[0].cast(self.tensor(*source), to)
+            }
             Argument::Tensor(source) => self.tensor(*source),
             Argument::List(items) => {
-                let items: Vec<String> = items.iter().map(|item| self.argument(item)).collect();
+                let items: Vec<String> = items.iter().map(|item| self.operand(item, to)).collect();
                 format!("[{}]", items.join(", "))
             }
             Argument::Value(value) => value.to_string(),
         }
     }
 
+    /// Returns the kinds of the tensors and numbers in an argument.
+    fn kinds(&self, argument: &Argument) -> Vec<Kind> {
+        match argument {
+            Argument::Tensor(Source::Input(input)) => vec![self.network.inputs[*input].kind],
+            Argument::Tensor(Source::Result { call, .. }) => vec![self.kinds[*call]],
+            Argument::List(items) => items.iter().flat_map(|item| self.kinds(item)).collect(),
+            Argument::Value(Value::Number(number)) => {
+                vec![if number.is_f64() { Kind::Float } else { Kind::Int }]
+            }
+            Argument::Value(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the kinds in a call. The operands of a layer are its first argument alone: masks
+    /// may follow.
+    fn kinds_of_call(&self, call: &Call) -> Result<CallKinds, String> {
+        let layer = &self.network.layers[call.layer];
+        let given = if is_function(layer) { call.arguments.len() } else { 1 };
+        let operands = call.arguments.iter().take(given).flat_map(|one| self.kinds(one));
+        kinds::of_call(layer, &operands.collect::<Vec<_>>())
+    }
+
     /// Writes a call: a part of a chain, or a statement.
     fn call(&mut self, number: usize) {
         let call = &self.network.calls[number];
-        let chain = if is_function(&self.network.layers[call.layer]) {
-            self.operation(call).map(|text| vec![(text, None)])
-        } else {
-            self.application(call)
-        };
+        let kinds = self.kinds_of_call(call);
+        self.kinds.push(kinds.as_ref().map_or(Kind::Float, |kinds| kinds.result));
+        let chain = kinds.and_then(|kinds| {
+            if is_function(&self.network.layers[call.layer]) {
+                Ok(vec![(self.operation(call, kinds.operands)?, None)])
+            } else {
+                self.application(call, kinds.operands)
+            }
+        });
         let chain = match chain {
             Ok(chain) => chain,
             Err(what) => return self.fault(call.layer, &what),
@@ -247,31 +293,31 @@ impl<'n> Body<'n> {
     }
 
     /// Returns the chain that the call of a layer ends.
-    fn application(&mut self, call: &Call) -> Result<Chain, String> {
+    fn application(&mut self, call: &Call, to: Kind) -> Result<Chain, String> {
         let named = call.named.iter().map(|(_, argument)| argument);
         if call.arguments.iter().chain(named).any(Argument::has_constant) {
             return Err("one of its arguments is neither a tensor nor a number".into());
         }
         let named = self.named_arguments(call)?;
         let callee = self.callee(call.layer)?;
-        Ok(self.chain(call, callee, named))
+        Ok(self.chain(call, callee, named, to))
     }
 
-    /// Returns the chain that a call ends.
-    fn chain(&mut self, call: &Call, callee: String, named: Vec<String>) -> Chain {
+    /// Returns the chain that a call ends, whose first argument is cast to a kind.
+    fn chain(&mut self, call: &Call, callee: String, named: Vec<String>, to: Kind) -> Chain {
         let layer = Some(call.layer);
         match &call.arguments[..] {
-            [Argument::Tensor(source)] if named.is_empty() => {
+            [argument @ Argument::Tensor(source)] if named.is_empty() => {
                 let before = match source {
                     Source::Result { call, part: 0 } => self.open.remove(call),
                     _ => None,
                 };
-                let mut chain = before.unwrap_or_else(|| vec![(self.tensor(*source), None)]);
+                let mut chain = before.unwrap_or_else(|| vec![(self.operand(argument, to), None)]);
                 chain.push((callee, layer));
                 chain
             }
             [list @ Argument::List(_)] if named.is_empty() => {
-                vec![(self.argument(list), None), (callee, layer)]
+                vec![(self.operand(list, to), None), (callee, layer)]
             }
             arguments => {
                 let is_list = objects::takes_list(&self.network.layers[call.layer].class);
@@ -279,7 +325,11 @@ impl<'n> Body<'n> {
                     [Argument::List(items)] if is_list => items,
                     arguments => arguments,
                 };
-                let given = inputs.iter().map(|argument| self.argument(argument));
+                let given = inputs.iter().enumerate().map(|(at, argument)| {
+                    let to =
+                        if at == 0 || inputs.len() > arguments.len() { to } else { Kind::Bool };
+                    self.operand(argument, to)
+                });
                 let given: Vec<String> = given.chain(named).collect();
                 vec![(format!("{callee}({})", given.join(", ")), layer)]
             }
@@ -291,7 +341,9 @@ impl<'n> Body<'n> {
         let source = Source::Result { call: number, part: 0 };
         let Some((1, Some(taker))) = self.uses.get(&source).copied() else { return false };
         let call = &self.network.calls[taker];
+        // A boolean result is named, because its taker may cast it.
         !self.lists.contains(&number)
+            && self.kinds[number] != Kind::Bool
             && matches!(call.arguments[..], [Argument::Tensor(_)])
             && self.named_arguments(call).is_ok_and(|named| named.is_empty())
             && !is_function(&self.network.layers[call.layer])
@@ -301,7 +353,7 @@ impl<'n> Body<'n> {
     fn state(&mut self, number: usize, chain: Chain) {
         let source = Source::Result { call: number, part: 0 };
         let is_list = self.lists.contains(&number);
-        let output = self.network.outputs.iter().position(|output| *output == source && !is_list);
+        let output = self.output_places.get(&source).copied().filter(|_| !is_list);
         let name = match (output, self.layer_of(source).and_then(given_name)) {
             (Some(output), _) => self.outputs[output].clone(),
             (None, Some(name)) => self.names.free(&capitalised(&name)),
@@ -357,7 +409,7 @@ impl<'n> Body<'n> {
         let name: Vec<String> = name.into_iter().collect();
         let text = match self.nested.get(&number) {
             Some((class, _)) => format!("{class}({})", name.join(", ")),
-            None => options::layer(&layer.class, &layer.config, &layer.built, &name)?,
+            None => options::layer(&layer.class, &layer.config, &layer.built, &name, "")?,
         };
         if !is_shared {
             return Ok(text);
@@ -372,7 +424,7 @@ impl<'n> Body<'n> {
     }
 
     /// Returns the text of a call of a function of `keras.ops`, such as `A + B`.
-    fn operation(&self, call: &Call) -> Result<String, String> {
+    fn operation(&self, call: &Call, to: Kind) -> Result<String, String> {
         let named = call.named.iter().map(|(_, argument)| argument);
         let (mut operands, mut place) = (Vec::new(), None);
         for argument in call.arguments.iter().chain(named) {
@@ -383,7 +435,7 @@ impl<'n> Body<'n> {
                 Argument::Value(value) if !value.is_number() => {
                     return Err("one of its arguments is neither a tensor nor a number".into());
                 }
-                _ => operands.push(self.argument(argument)),
+                _ => operands.push(self.operand(argument, to)),
             }
         }
         let layer = &self.network.layers[call.layer];
@@ -436,16 +488,4 @@ impl<'n> Body<'n> {
             false => Ok(named),
         }
     }
-}
-
-/// Returns whether the result of a layer is a list.
-pub fn returns_list(layer: &Layer, call: &Call) -> bool {
-    let config = &layer.config;
-    let is_set = |(name, argument): &(String, Argument)| {
-        name == "return_attention_scores" && matches!(argument, Argument::Value(Value::Bool(true)))
-    };
-    config["return_state"] == true
-        || config["layer"]["config"]["return_state"] == true
-        || (layer.class == "Bidirectional" && config.get("merge_mode") == Some(&Value::Null))
-        || call.named.iter().any(is_set)
 }

@@ -3,9 +3,9 @@
 //! The body of the model is read as it is written. Its statements name layers, lists and results of
 //! layers, and options are constants. All else is refused, at its place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 use tile_compiler::lower::{Bindings, Setting};
 use tile_lang::ast::{
     self, BinaryOp, Expr, ExprKind, Function, FunctionKind, Ident, Statement, StatementKind,
@@ -15,10 +15,10 @@ use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
 use tile_lang::{Callee, Program};
 
-use super::config::{Argument, Call, Layer, Network, Port, Source};
+use super::config::{Argument, Call, Layer, Network, Port, Source, returns_list};
+use super::items::{Item, computed, item_size, value_size};
 use super::objects;
 use super::options::definition;
-use super::program::returns_list;
 
 /// The code of what Keras cannot have.
 const CODE: &str = "E0304";
@@ -39,7 +39,17 @@ pub fn read(
         (input.name.name.clone(), Item::Tensor(Source::Input(at)))
     };
     let scope = ports.map(tensor).collect();
-    let mut reader = Reader { program, entry, scope, layers: Vec::new(), calls: Vec::new() };
+    let mut reader = Reader {
+        program,
+        entry,
+        scope,
+        layers: Vec::new(),
+        calls: Vec::new(),
+        makes_mask: false,
+        applied: HashSet::new(),
+        contained: HashSet::new(),
+        copied: 0,
+    };
     for parameter in entry.parameters.iter().flatten() {
         let value = match (bindings.parameters.get(&parameter.name.name), &parameter.default) {
             (Some(given), _) => Item::Value(match given {
@@ -66,6 +76,14 @@ pub fn read(
     Ok(Network { name, inputs, layers, calls, outputs })
 }
 
+/// The number of items that a program may copy. A name in a list copies its items, so that lists of
+/// lists grow exponentially.
+const MOST_COPIED: usize = 1_000_000;
+
+/// A layer with several uses, one of which is in another layer.
+const SHARED: &str =
+    "a layer in another one that is used elsewhere, too: make a layer for each use";
+
 type Read<T> = Result<T, Diagnostic>;
 
 fn refusal(span: Span, what: &str) -> Diagnostic {
@@ -75,24 +93,19 @@ fn refusal(span: Span, what: &str) -> Diagnostic {
         .help("apply layers alone, such as `Rescaling`, `Add` and `Activation`")
 }
 
-/// The value of an expression.
-#[derive(Clone)]
-enum Item {
-    Tensor(Source),
-    /// The results of a call that has several.
-    Results(usize),
-    List(Vec<Item>),
-    /// The layer with this index.
-    Layer(usize),
-    Value(Value),
-}
-
 struct Reader<'p> {
     program: &'p Program,
     entry: &'p Function,
     scope: HashMap<String, Item>,
     layers: Vec<Layer>,
     calls: Vec<Call>,
+    /// Whether a layer makes a mask.
+    makes_mask: bool,
+    /// The layers that calls apply, and those that are parts of other layers.
+    applied: HashSet<usize>,
+    contained: HashSet<usize>,
+    /// The number of items of lists, and of options of layers, that were copied.
+    copied: usize,
 }
 
 impl<'p> Reader<'p> {
@@ -125,12 +138,15 @@ impl<'p> Reader<'p> {
             ExprKind::Name(name) => self.named(name)?,
             ExprKind::List(items) => {
                 let items = items.iter().map(|item| self.item(item)).collect::<Read<Vec<_>>>()?;
-                let value = |item: &Item| match item {
-                    Item::Value(value) => Some(value.clone()),
-                    _ => None,
-                };
-                let values: Option<Vec<Value>> = items.iter().map(value).collect();
-                values.map_or(Item::List(items), |values| Item::Value(Value::Array(values)))
+                if items.iter().all(|item| matches!(item, Item::Value(_))) {
+                    let values = items.into_iter().filter_map(|item| match item {
+                        Item::Value(value) => Some(value),
+                        _ => None,
+                    });
+                    Item::Value(values.collect())
+                } else {
+                    Item::List(items)
+                }
             }
             ExprKind::Unary { op: UnaryOp::Neg, operand } => {
                 let zero = Item::Value(Value::from(0));
@@ -170,7 +186,9 @@ impl<'p> Reader<'p> {
     /// Returns the value of a name.
     fn named(&mut self, name: &Ident) -> Read<Item> {
         if let Some(item) = self.scope.get(&name.name) {
-            return Ok(item.clone());
+            let item = item.clone();
+            self.charge(item_size(&item), name.span)?;
+            return Ok(item);
         }
         let value = match name.name.as_str() {
             "true" => Value::Bool(true),
@@ -247,9 +265,8 @@ impl<'p> Reader<'p> {
     ) -> Read<Item> {
         let class = function.name.as_ref().map_or(class, |name| &name.name);
         let mut config = self.options(function, arguments)?;
-        config.remove("name");
         objects::complete(class, &mut config).map_err(|what| refusal(span, &what))?;
-        self.layers.push(Layer {
+        let layer = Layer {
             class: class.to_owned(),
             name: String::new(),
             module: objects::LAYERS.to_owned(),
@@ -257,7 +274,9 @@ impl<'p> Reader<'p> {
             built: Value::Null,
             network: None,
             group: String::new(),
-        });
+        };
+        self.makes_mask |= layer.makes_mask();
+        self.layers.push(layer);
         Ok(Item::Layer(self.layers.len() - 1))
     }
 
@@ -272,7 +291,14 @@ impl<'p> Reader<'p> {
         for (at, argument) in arguments.iter().enumerate() {
             let name = argument.name.as_ref().or(parameters.get(at).map(|one| &one.name));
             let Some(name) = name.map(|name| &name.name) else { continue };
+            // The path of the layer has its name.
+            if name == "name" {
+                continue;
+            }
             let item = self.item(&argument.value)?;
+            if objects::PARTS.contains(&name.as_str()) {
+                self.contain(&item, argument.value.span)?;
+            }
             let value = self.value(item, argument.value.span)?;
             let value =
                 objects::placed(name, value).map_err(|what| refusal(argument.value.span, &what))?;
@@ -281,11 +307,39 @@ impl<'p> Reader<'p> {
         Ok(config)
     }
 
+    /// Notes the layers in an option of another layer. Keras would save the weights of a layer
+    /// once, under one of its uses.
+    fn contain(&mut self, item: &Item, span: Span) -> Read<()> {
+        match item {
+            Item::Layer(layer)
+                if self.applied.contains(layer) || !self.contained.insert(*layer) =>
+            {
+                Err(refusal(span, SHARED))
+            }
+            Item::List(items) => items.iter().try_for_each(|item| self.contain(item, span)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts items that are copied.
+    fn charge(&mut self, items: usize, span: Span) -> Read<()> {
+        self.copied += items;
+        if self.copied > MOST_COPIED {
+            let what =
+                format!("a list or layer that brings the copies of items above {MOST_COPIED}");
+            return Err(refusal(span, &what));
+        }
+        Ok(())
+    }
+
     /// Returns the value of an option.
-    fn value(&self, item: Item, span: Span) -> Read<Value> {
+    fn value(&mut self, item: Item, span: Span) -> Read<Value> {
         match item {
             Item::Value(value) => Ok(value),
-            Item::Layer(layer) => Ok(objects::layer_object(&self.layers[layer])),
+            Item::Layer(layer) => {
+                self.charge(value_size(&self.layers[layer].config), span)?;
+                Ok(objects::layer_object(&self.layers[layer]))
+            }
             Item::List(items) => {
                 let items = items.into_iter().map(|item| self.value(item, span));
                 Ok(Value::Array(items.collect::<Read<_>>()?))
@@ -311,6 +365,10 @@ impl<'p> Reader<'p> {
         given: Vec<(Option<String>, Item)>,
         span: Span,
     ) -> Read<Item> {
+        self.applied.insert(layer);
+        if self.contained.contains(&layer) {
+            return Err(refusal(span, SHARED));
+        }
         let class = self.layers[layer].class.clone();
         let inputs = definition(&class).map_or(&[][..], |known| &known.inputs);
         let takes_list = objects::takes_list(&class);
@@ -366,7 +424,7 @@ impl<'p> Reader<'p> {
         is_unmasked: bool,
     ) -> Result<(), &'static str> {
         let has = |name: &str| named.iter().any(|(argument, _)| argument == name);
-        if !self.layers.iter().any(Layer::makes_mask) {
+        if !self.makes_mask {
             return Ok(());
         }
         match (has("initial_state"), has("mask"), is_unmasked) {
@@ -382,7 +440,10 @@ impl<'p> Reader<'p> {
         match item {
             Item::Tensor(source) => Ok(Argument::Tensor(source)),
             Item::List(items) => {
-                let items = items.into_iter().map(|item| self.argument(item, span));
+                let items = items.into_iter().map(|item| match item {
+                    Item::Value(_) => Err(refusal(span, "a list of tensors and other values")),
+                    item => self.argument(item, span),
+                });
                 Ok(Argument::List(items.collect::<Read<_>>()?))
             }
             Item::Value(value @ (Value::Bool(_) | Value::Number(_))) => Ok(Argument::Value(value)),
@@ -408,32 +469,4 @@ fn join(named: &mut Vec<(String, Argument)>, masks: &[&str]) {
     if found.iter().any(|argument| !argument.sources().is_empty()) {
         named.push(("mask".to_owned(), Argument::List(found)));
     }
-}
-
-/// Computes an operation on numbers as the language does: integers stay integers.
-fn computed(op: BinaryOp, left: &Item, right: &Item) -> Option<Item> {
-    let (Item::Value(Value::Number(left)), Item::Value(Value::Number(right))) = (left, right)
-    else {
-        return None;
-    };
-    let number = match (left.as_i64(), right.as_i64()) {
-        (Some(left), Some(right)) => Number::from(match op {
-            BinaryOp::Add => left.checked_add(right),
-            BinaryOp::Sub => left.checked_sub(right),
-            BinaryOp::Mul => left.checked_mul(right),
-            BinaryOp::Div => left.checked_div(right),
-            _ => None,
-        }?),
-        _ => {
-            let (left, right) = (left.as_f64()?, right.as_f64()?);
-            Number::from_f64(match op {
-                BinaryOp::Add => left + right,
-                BinaryOp::Sub => left - right,
-                BinaryOp::Mul => left * right,
-                BinaryOp::Div => left / right,
-                _ => return None,
-            })?
-        }
-    };
-    Some(Item::Value(Value::Number(number)))
 }

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::config::{Argument, Call, Network, Port, Source};
+use super::config::{Argument, Call, Network, Port, Source, returns_list};
 use super::objects;
-use super::program::returns_list;
 
 /// The layers and calls that the outputs depend on, as Keras orders them. It numbers the layers of
 /// a class in this order in a file of weights.
@@ -20,7 +19,7 @@ impl Order {
     /// Orders the layers as Keras does: by depth, the longest way to an output, and layers of one
     /// depth as a depth-first search from the outputs meets them.
     pub fn new(network: &Network) -> Order {
-        let mut met: Vec<usize> = Vec::new();
+        let (mut met, mut is_met) = (Vec::new(), HashSet::new());
         let mut calls = HashSet::new();
         // The calls in progress, each with its sources that are left.
         let mut stack: Vec<(usize, Vec<Source>)> = Vec::new();
@@ -31,7 +30,7 @@ impl Order {
                 match next {
                     Some(Source::Result { call, .. }) if calls.insert(call) => {
                         let layer = network.calls[call].layer;
-                        if !met.contains(&layer) {
+                        if is_met.insert(layer) {
                             met.push(layer);
                         }
                         let mut sources: Vec<Source> = network.calls[call].sources().collect();
@@ -78,12 +77,12 @@ pub fn config(network: &Network, order: &Order, names: (&[String], &[String])) -
 /// Returns the layers of a chain: each layer takes the result of the one before alone.
 fn chain(network: &Network, order: &Order) -> Option<Vec<usize>> {
     let ([_], [output]) = (&network.inputs[..], &network.outputs[..]) else { return None };
-    let mut layers = Vec::new();
+    let (mut layers, mut is_met) = (Vec::new(), HashSet::new());
     let mut source = *output;
     while let Source::Result { call, part: 0 } = source {
         let Call { layer, arguments, named } = &network.calls[call];
         let ([Argument::Tensor(before)], []) = (&arguments[..], &named[..]) else { return None };
-        if layers.contains(layer) || returns_list(&network.layers[*layer], &network.calls[call]) {
+        if !is_met.insert(*layer) || returns_list(&network.layers[*layer], &network.calls[call]) {
             return None;
         }
         layers.push(*layer);
@@ -93,22 +92,32 @@ fn chain(network: &Network, order: &Order) -> Option<Vec<usize>> {
     (source == Source::Input(0) && layers.len() == order.calls.len()).then_some(layers)
 }
 
-/// Returns the configuration of an input.
-fn input(network: &Network, at: usize, name: &str) -> Value {
-    let takes = |call: &Call| call.sources().any(|source| source == Source::Input(at));
-    let mut takers = network.calls.iter().filter(|call| takes(call)).peekable();
-    let is_tokens = takers.peek().is_some()
-        && takers.all(|call| network.layers[call.layer].class == "Embedding");
-    json!({
-        "module": objects::LAYERS,
-        "class_name": "InputLayer",
-        "config": {
-            "batch_shape": shape(&network.inputs[at]),
-            "dtype": if is_tokens { "int32" } else { "float32" },
-            "name": name,
-        },
-        "registered_name": null,
-    })
+/// Returns the configurations of the inputs. Those that embeddings alone take are tokens.
+fn inputs(network: &Network, names: &[String]) -> Vec<Value> {
+    let mut dtypes = vec![None; names.len()];
+    for call in &network.calls {
+        let is_embedding = network.layers[call.layer].class == "Embedding";
+        for source in call.sources() {
+            if let Source::Input(at) = source {
+                let is_first = dtypes[at].is_none();
+                let is_tokens = is_embedding && (is_first || dtypes[at] == Some("int32"));
+                dtypes[at] = Some(if is_tokens { "int32" } else { "float32" });
+            }
+        }
+    }
+    let input = |((port, name), dtype): ((&Port, &String), Option<&str>)| {
+        json!({
+            "module": objects::LAYERS,
+            "class_name": "InputLayer",
+            "config": {
+                "batch_shape": shape(port),
+                "dtype": dtype.unwrap_or("float32"),
+                "name": name,
+            },
+            "registered_name": null,
+        })
+    };
+    network.inputs.iter().zip(names).zip(dtypes).map(input).collect()
 }
 
 fn shape(port: &Port) -> Value {
@@ -122,13 +131,9 @@ fn layer(network: &Network, at: usize, name: &str) -> Value {
     object
 }
 
-fn sequential(
-    network: &Network,
-    chain: &[usize],
-    (inputs, names): (&[String], &[String]),
-) -> Value {
+fn sequential(network: &Network, chain: &[usize], (ports, names): (&[String], &[String])) -> Value {
     let layers = chain.iter().map(|&at| layer(network, at, &names[at]));
-    let layers: Vec<Value> = [input(network, 0, &inputs[0])].into_iter().chain(layers).collect();
+    let layers: Vec<Value> = inputs(network, ports).into_iter().chain(layers).collect();
     let shape = shape(&network.inputs[0]);
     json!({
         "module": "keras",
@@ -139,7 +144,7 @@ fn sequential(
     })
 }
 
-fn functional(network: &Network, order: &Order, (inputs, names): (&[String], &[String])) -> Value {
+fn functional(network: &Network, order: &Order, (ports, names): (&[String], &[String])) -> Value {
     // The calls of each layer, in order, and the number of each call among them.
     let mut nodes: Vec<Vec<usize>> = vec![Vec::new(); network.layers.len()];
     let mut numbers = vec![0; network.calls.len()];
@@ -148,7 +153,7 @@ fn functional(network: &Network, order: &Order, (inputs, names): (&[String], &[S
         nodes[call.layer].push(at);
     }
     let history = |source: Source| match source {
-        Source::Input(at) => json!([inputs[at], 0, 0]),
+        Source::Input(at) => json!([ports[at], 0, 0]),
         Source::Result { call, part } => {
             json!([names[network.calls[call].layer], numbers[call], part])
         }
@@ -158,8 +163,7 @@ fn functional(network: &Network, order: &Order, (inputs, names): (&[String], &[S
         if histories.len() == 1 { histories.remove(0) } else { Value::Array(histories) }
     };
     let mut layers = Vec::new();
-    for (at, name) in inputs.iter().enumerate() {
-        let mut object = input(network, at, name);
+    for (mut object, name) in inputs(network, ports).into_iter().zip(ports) {
         object["name"] = Value::from(name.as_str());
         object["inbound_nodes"] = json!([]);
         layers.push(object);
@@ -183,7 +187,7 @@ fn functional(network: &Network, order: &Order, (inputs, names): (&[String], &[S
         "config": {
             "name": network.name,
             "layers": layers,
-            "input_layers": all(&mut (0..inputs.len()).map(Source::Input)),
+            "input_layers": all(&mut (0..ports.len()).map(Source::Input)),
             "output_layers": all(&mut network.outputs.iter().copied()),
         },
         "registered_name": null,
