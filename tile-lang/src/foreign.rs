@@ -216,7 +216,10 @@ const WORDS: &[(&str, &str)] = &[
         "class",
         "a layer is written `layer Name(units)(X) -> (Y) { … }`, and a network `model Name(X[N, 4]) -> (Y) { … }`",
     ),
-    ("from", "remove the line: the library needs no import, and `import \"file.tile\";` reads another Tile file"),
+    (
+        "from",
+        "remove the line: the library needs no import, and `import \"file.tile\";` reads another Tile file",
+    ),
     ("return", "assign to the names of the outputs in the header, as in `-> (Y) { Y = …; }`"),
     ("elif", "write `else if`"),
     (

@@ -71,7 +71,9 @@ pub const MISTAKES: &[Mistake] = &[
             "from keras.layers import Dense\n\nmodel Net(X[N, 2]) -> (Y) { Y = X |> Dense(2); }\n",
         ),
         "check net.tile",
-        &["remove the line: the library needs no import, and `import \"file.tile\";` reads another Tile file"],
+        &[
+            "remove the line: the library needs no import, and `import \"file.tile\";` reads another Tile file",
+        ],
     ),
     (
         "a comment of Python",
@@ -280,7 +282,7 @@ pub const MISTAKES: &[Mistake] = &[
         "a call of fit",
         Text("model Net(X[N, 2]) -> (Y) { Y = X |> Dense(2); }\nfit(Net, epochs = 3);\n"),
         "check net.tile",
-        &["a file has definitions, such as `model Net(X[N, 4]) -> (Y) { … }`"],
+        &["training is a block of the file, `train Net { loss = …; optimizer = …; }`"],
     ),
     (
         "a block comment",
