@@ -296,9 +296,8 @@ fn write_output(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     if is_picture(path) {
-        let values = || tensor.scalars().map(Scalar::to_f64);
-        let is_dark = values().all(|value| (0.0..=1.0).contains(&value));
-        if tensor.dtype().is_float() && is_dark && arguments.inputs.pictures == Pixels::Raw {
+        let is_raw = tensor.dtype().is_float() && arguments.inputs.pictures == Pixels::Raw;
+        if is_raw && tensor.scalars().all(|value| (0.0..=1.0).contains(&value.to_f64())) {
             terminal.note(&format!(
                 "{} is black: its values are from 0 to 1, and those of pixels from 0 to 255; multiply the output by 255",
                 path.display()

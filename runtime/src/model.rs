@@ -196,6 +196,20 @@ pub struct Declared {
 }
 
 impl Declared {
+    /// Returns whether a sample, without the axis of samples, has these sizes.
+    pub fn fits_sample(&self, sample: &[usize]) -> bool {
+        let wanted = self.sizes.get(1..).unwrap_or_default();
+        let fits = |(wanted, size): (&Option<usize>, &usize)| wanted.is_none_or(|w| w == *size);
+        wanted.len() == sample.len() && wanted.iter().zip(sample).all(fits)
+    }
+
+    /// Formats the sizes of a sample as `any, 3`.
+    pub fn sample_sizes(&self) -> String {
+        let size = |size: &Option<usize>| size.map_or("any".to_owned(), |size| size.to_string());
+        let sizes = self.sizes.get(1..).unwrap_or_default().iter().map(size);
+        sizes.collect::<Vec<_>>().join(", ")
+    }
+
     /// Formats the sizes as `[1, ?, ?, 3]`.
     pub fn shape(&self) -> String {
         let sizes =

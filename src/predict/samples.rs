@@ -136,14 +136,10 @@ impl Sample {
         of_input: &str,
     ) -> Result<(), Failure> {
         let Some(declared) = declared else { return Ok(()) };
-        let wanted = &declared.sizes[1..];
-        let fits = |(wanted, size): (&Option<usize>, &usize)| wanted.is_none_or(|w| w == *size);
-        if wanted.len() == shape.len() && wanted.iter().zip(shape).all(fits) {
+        if declared.fits_sample(shape) {
             return Ok(());
         }
-        let sizes =
-            wanted.iter().map(|size| size.map_or("any".to_owned(), |size| size.to_string()));
-        let sizes = sizes.collect::<Vec<_>>().join(", ");
+        let sizes = declared.sample_sizes();
         Err(Failure::input(format!(
             "{} is {}, and a sample{of_input} has the sizes [{sizes}]",
             self.name,

@@ -54,7 +54,7 @@ impl<'p, T: Target> Evaluator<'p, T> {
         }
     }
 
-    fn unknown(&self, name: &str, span: Span) -> Diagnostic {
+    pub(super) fn unknown(&self, name: &str, span: Span) -> Diagnostic {
         let error = Diagnostic::error("E0102", span, format!("unknown function `{name}`"));
         match did_you_mean(name, self.program.callable_names()) {
             Some(help) => error.help(help),

@@ -218,7 +218,7 @@ fn run_entry<'p>(
     for (name, &size) in &bindings.sizes {
         scope.sizes.insert(name, Size { size, place: None });
     }
-    named_functions(evaluator.program, function, bindings)?;
+    named_functions(evaluator, function, bindings)?;
     let parameters = function.parameters.iter().flatten().map(|parameter| {
         Some(match bindings.parameters.get(&parameter.name.name)? {
             Setting::Bool(value) => Value::bool(*value),
@@ -240,7 +240,12 @@ fn run_entry<'p>(
 }
 
 /// Checks that the caller names a function for each hyper-parameter whose default is one.
-fn named_functions(program: &Program, function: &Function, bindings: &Bindings) -> Lowered<()> {
+fn named_functions(
+    evaluator: &Evaluator<Tensors>,
+    function: &Function,
+    bindings: &Bindings,
+) -> Lowered<()> {
+    let program = evaluator.program;
     for parameter in function.parameters.iter().flatten() {
         let Some(Setting::Name(name)) = bindings.parameters.get(&parameter.name.name) else {
             continue;
@@ -250,15 +255,9 @@ fn named_functions(program: &Program, function: &Function, bindings: &Bindings) 
             _ => false,
         };
         if takes_function && name != "none" && program.callee(name, function).is_none() {
-            let message = format!(
-                "unknown function `{name}` for the hyper-parameter `{}`",
-                parameter.name.name
-            );
-            let error = Diagnostic::error("E0102", parameter.span, message);
-            return Err(match did_you_mean(name, program.callable_names()) {
-                Some(help) => error.help(help),
-                None => error,
-            });
+            let mut error = evaluator.unknown(name, parameter.span);
+            error.message += &format!(" for the hyper-parameter `{}`", parameter.name.name);
+            return Err(error);
         }
     }
     Ok(())

@@ -152,9 +152,12 @@ fn first_bad(
         !is_known && node.ty.dtype.is_float() && !matches!(node.op, Op::Scan(_))
     };
     let wanted: Vec<NodeId> = order.into_iter().filter(is_computed).collect();
-    let place =
-        |id: &NodeId| (graph.value_name(*id), graph.node(*id).span, graph.node(*id).op.clone());
-    let places: Vec<(String, Option<Span>, Op)> = wanted.iter().map(place).collect();
+    let place = |id: &NodeId| {
+        let node = graph.node(*id);
+        let reasons = [reason_of_nan(&node.op), reason_of_infinity(&node.op)];
+        (graph.value_name(*id), node.span, reasons)
+    };
+    let places: Vec<_> = wanted.iter().map(place).collect();
     graph.outputs =
         wanted.iter().enumerate().map(|(number, id)| (format!("v{number}"), *id)).collect();
     let mut store = Store::default();
@@ -165,16 +168,14 @@ fn first_bad(
     }
     session.execute()?;
     let mut infinite = None;
-    for (number, (name, span, op)) in places.into_iter().enumerate() {
+    for (number, (name, span, [of_nan, of_infinity])) in places.into_iter().enumerate() {
         let tensor = session.output(&format!("v{number}"))?;
         let values = || tensor.scalars().map(Scalar::to_f64);
         if values().any(f64::is_nan) {
-            let reason = reason_of_nan(&op);
-            return Ok(Some(Bad { name, span, what: "NaN", reason }));
+            return Ok(Some(Bad { name, span, what: "NaN", reason: of_nan }));
         }
         if infinite.is_none() && values().any(f64::is_infinite) {
-            let reason = reason_of_infinity(&op);
-            infinite = Some(Bad { name, span, what: "inf", reason });
+            infinite = Some(Bad { name, span, what: "inf", reason: of_infinity });
         }
     }
     Ok(infinite)

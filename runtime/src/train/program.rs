@@ -98,19 +98,13 @@ impl Program {
         let Some(declared) = self.model.declared(self.entry.as_deref(), name, known) else {
             return Ok(());
         };
-        let wanted = declared.sizes.get(1..).unwrap_or_default();
-        let fits = |(wanted, size): (&Option<usize>, &usize)| wanted.is_none_or(|w| w == *size);
-        if wanted.len() == sample.rank() && wanted.iter().zip(&sample.shape).all(fits) {
+        if declared.fits_sample(&sample.shape) {
             return Ok(());
         }
-        let shown = |sizes: &[Option<usize>]| {
-            let size = |size: &Option<usize>| size.map_or("any".to_owned(), |s| s.to_string());
-            sizes.iter().map(size).collect::<Vec<_>>().join(", ")
-        };
-        let mut what = format!(
-            "a sample of `{name}` is {sample}, and the model declares the sizes [{}]",
-            shown(wanted)
-        );
+        let wanted = declared.sizes.get(1..).unwrap_or_default();
+        let shown = declared.sample_sizes();
+        let mut what =
+            format!("a sample of `{name}` is {sample}, and the model declares the sizes [{shown}]");
         if sample.rank() < wanted.len() {
             what += ": it lacks an axis";
         }
@@ -120,9 +114,8 @@ impl Program {
         if let Some(axes) = axes {
             what += &format!(": `x.transpose(0, {axes})` in NumPy fits");
         } else if elements == Some(sample.elements()) {
-            let sizes = shown(wanted);
             what += &format!(
-                ": the same number of elements, so `x.reshape(-1, {sizes})` in NumPy fits"
+                ": the same number of elements, so `x.reshape(-1, {shown})` in NumPy fits"
             );
         }
         Err(Error::data(what))

@@ -14,7 +14,7 @@ struct Elementwise {
     class: &'static str,
     /// The text of a call, with `{0}` and `{1}` for its operands.
     text: &'static str,
-    /// Whether the result is a mask that calls take, or a part of one. Other results lose the masks
+    /// True if the result is a mask that calls take, or a part of one. Other results lose the masks
     /// of their operands in Keras, and keep them here.
     is_mask: bool,
 }

@@ -99,7 +99,7 @@ struct Reader<'p> {
     scope: HashMap<String, Item>,
     layers: Vec<Layer>,
     calls: Vec<Call>,
-    /// Whether a layer makes a mask.
+    /// True if a layer makes a mask.
     makes_mask: bool,
     /// The layers that calls apply, and those that are parts of other layers.
     applied: HashSet<usize>,
