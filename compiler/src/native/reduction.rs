@@ -11,7 +11,7 @@ use crate::graph::Aggregation;
 use crate::nest::Nest;
 
 use super::space::{Lines, Space};
-use super::step::Action;
+use super::step::{Action, Reader};
 use super::tape::{CHUNK, Tape};
 
 /// An aggregation.
@@ -40,7 +40,7 @@ impl Reduction {
             return across;
         }
         let along = Self::over(nest, aggregation, dtype, false);
-        if cost(&along.body) < cost(&across.body) { along } else { across }
+        if along.cost() < across.cost() { along } else { across }
     }
 
     /// Compiles the nest to run *across* places in any case.
@@ -57,12 +57,57 @@ impl Reduction {
         let position = Lines::new(nest, own, &nest.position);
         Self { aggregation, dtype, body, across, guards, position, places, points }
     }
+
+    /// Returns the load, if the values are elements of one operand as they are: at addresses that
+    /// are known in advance, and under no condition but the guards.
+    fn element(&self) -> Option<&Reader> {
+        let ([step], [result], true) =
+            (&self.body.steps[..], &self.body.results[..], self.body.steady.is_empty())
+        else {
+            return None;
+        };
+        let Action::Load(reader) = &step.action else { return None };
+        let is_static = reader.dynamic.is_empty()
+            && reader.guarded.derived.is_empty()
+            && self.guards.derived.is_empty()
+            && reader.conditions.expressions.iter().all(|e| self.guards.expressions.contains(e));
+        (step.value == *result && is_static).then_some(reader)
+    }
+
+    /// Returns the load of an aggregation across places whose elements are aggregated where they
+    /// are: for each point, pieces of a chunk of places. There are no pieces if vector loops over
+    /// whole chunks serve as well.
+    pub fn window(&self) -> Option<&Reader> {
+        const MOST_POINTS: usize = 1 << 13;
+        let reader = self.element().filter(|_| self.across)?;
+        let has_pieces = !self.guards.is_empty()
+            || reader.offset.run.min(self.guards.run) < self.places.size.min(CHUNK);
+        let is_window = self.aggregation.operation().is_some()
+            && reader.offset.steps[0] >= 1
+            && self.points.size <= MOST_POINTS;
+        (has_pieces && is_window).then_some(reader)
+    }
+
+    /// Returns the load of an aggregation along rows of consecutive elements, which are aggregated
+    /// where they are. There are none if they are long, or so few that threads share one.
+    pub fn rows(&self) -> Option<&Reader> {
+        const FEW: usize = 64;
+        let reader = self.element().filter(|_| !self.across && self.guards.is_empty())?;
+        let is_row = reader.offset.run == self.points.size && reader.offset.steps[0] == 1;
+        (is_row && self.points.size <= CHUNK && self.places.size >= FEW).then_some(reader)
+    }
+
+    /// Estimates the cost of one point, in operations on an element.
+    fn cost(&self) -> f64 {
+        cost(&self.body, self.window().or(self.rows()).is_some())
+    }
 }
 
-/// Estimates the cost of one point, in operations on an element.
-pub(super) fn cost(body: &Tape) -> f64 {
-    /// The cost of starting a vector operation, in elements.
-    const START: f64 = 64.0;
+/// Estimates the cost of one point of a reduction, in operations on an element. `in_place` tells
+/// whether elements are aggregated where they are.
+pub(super) fn cost(body: &Tape, in_place: bool) -> f64 {
+    // The cost of starting a vector operation, in elements.
+    let start = if in_place { 8.0 } else { 64.0 };
     let length = body.space.size.min(CHUNK) as f64;
     let pace = |action: &Action| match action {
         Action::Load(reader) => Some((reader.offset.steps[0], reader.offset.run)),
@@ -71,8 +116,8 @@ pub(super) fn cost(body: &Tape) -> f64 {
     let paces = body.steps.iter().filter_map(|step| pace(&step.action));
     let loads: f64 = paces
         .map(|(step, run)| {
-            START / (run as f64).min(length) + if (0..=1).contains(&step) { 1.0 } else { 6.0 }
+            start / (run as f64).min(length) + if (0..=1).contains(&step) { 1.0 } else { 6.0 }
         })
         .sum();
-    loads + (body.operations + 1) as f64 * (1.0 + START / length)
+    loads + (body.operations + 1) as f64 * (1.0 + start / length)
 }

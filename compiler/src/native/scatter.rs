@@ -56,7 +56,7 @@ impl Scatter {
         let rows = nest.axes[axis].extent;
         let row: usize = nest.axes[axis + 1..nest.free].iter().map(|axis| axis.extent).product();
         let scatter = Self { key, reduction, rows, row };
-        let all = cost(&scatter.reduction.body) * (rows * row) as f64;
+        let all = cost(&scatter.reduction.body, false) * (rows * row) as f64;
         (scatter.cost_of_a_point() < all).then_some(scatter)
     }
 

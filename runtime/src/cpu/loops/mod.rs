@@ -3,9 +3,11 @@
 //! [`walk`] follows affine addresses through points. A [`runner`] has a tape of the compiler
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
-//! aggregation, and the epilogue of every other; [`reduction`] aggregates; [`scatter`] aggregates
-//! at places known only at run time.
+//! aggregation, and the epilogue of every other; [`reduction`] aggregates, and [`elements`] does so
+//! where there is nothing to compute before; [`scatter`] aggregates at places known only at run
+//! time.
 
+pub mod elements;
 #[cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "functions compiled for a vector unit")

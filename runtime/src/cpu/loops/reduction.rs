@@ -10,17 +10,21 @@
 //! however many terms it has. With few places, the reduction is divided into blocks for the
 //! threads, in a way that depends on sizes alone.
 
+use super::elements::{Pieces, Rows, Window};
 use super::job::{Job, parallel};
 use super::machine::Machine;
 use super::runner::Runner;
-use super::walk::{Piece, Walker, guards_hold};
+use super::walk::{Walker, guards_hold};
 use crate::cpu::memory::{Shared, bytes};
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
-use crate::cpu::vector::{self, Best};
+use crate::cpu::vector::{self, Best, NOWHERE};
 use std::ops::Range;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::native::{self, ACCUMULATOR, CHUNK, Lines, Space, WRITTEN};
+
+/// The terms of a partial sum.
+const BLOCK: usize = 256;
 
 /// The most partial results of blocks of a reduction that are kept at once.
 const MOST_PARTIALS: usize = 1 << 20;
@@ -38,11 +42,15 @@ pub struct Reduction {
     /// The guards, and for the arg forms the position of a point, through the body's space.
     guards: Lines,
     position: Lines,
+    /// The forms of aggregations of elements as they are.
+    window: Option<Window>,
+    rows: Option<Rows>,
 }
 
 impl Reduction {
     /// Prepares an aggregation.
     pub fn new(reduction: &native::Reduction) -> Self {
+        let (window, rows) = (Window::new(reduction), Rows::new(reduction));
         let native::Reduction {
             aggregation,
             dtype,
@@ -62,6 +70,8 @@ impl Reduction {
             across,
             guards,
             position,
+            window,
+            rows,
         }
     }
 
@@ -116,9 +126,14 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// A partial result for one place: the aggregated value and whether a point counted, or the best
-/// point for the arg forms.
+/// A partial result for one place: the aggregated value, with a position if a point counted; or the
+/// best point for the arg forms.
 type Partial<T> = Best<T>;
+
+/// Returns the position of a partial result that is not of the arg forms.
+fn counted(counts: bool) -> i32 {
+    if counts { 0 } else { NOWHERE }
+}
 
 /// One run, with values of type T.
 pub struct Run<'a, T> {
@@ -134,7 +149,7 @@ impl<T: Number> Run<'_, T> {
     }
 
     fn nothing(&self) -> Partial<T> {
-        Partial { value: self.identity, position: 0, found: false }
+        Partial { value: self.identity, position: NOWHERE }
     }
 
     /// Takes all points of the reduction in turn, each for a chunk of places at once.
@@ -172,11 +187,8 @@ impl<T: Number> Run<'_, T> {
                 // chunk, and one thread runs it.
                 let to = unsafe { shared.slice(start..start + chunk.len()) };
                 for (i, to) in to.iter_mut().enumerate() {
-                    *to = Partial {
-                        value: sums.total[i],
-                        position: 0,
-                        found: sums.written[i].0 != 0,
-                    };
+                    let position = counted(sums.written[i].0 != 0);
+                    *to = Partial { value: sums.total[i], position };
                 }
             }
         });
@@ -188,11 +200,10 @@ impl<T: Number> Run<'_, T> {
     fn across_places(&self, epilogue: &mut Machine, sums: &mut Sums<T>, places: Range<usize>) {
         for chunk in self.reduction.body.chunks(places) {
             let length = chunk.len();
-            sums.sum(chunk.clone(), 0..self.reduction.points.size);
+            sums.sum_all(chunk.clone());
             epilogue.given::<Bool>(WRITTEN)[..length].copy_from_slice(&sums.written[..length]);
             if self.arg() {
-                let to = epilogue.given::<i32>(ACCUMULATOR);
-                to.iter_mut().zip(&sums.best[..length]).for_each(|(to, best)| *to = best.position);
+                epilogue.given::<i32>(ACCUMULATOR)[..length].copy_from_slice(&sums.best[..length]);
             } else {
                 epilogue.given::<T>(ACCUMULATOR)[..length].copy_from_slice(&sums.total[..length]);
             }
@@ -213,6 +224,16 @@ impl<T: Number> Run<'_, T> {
         };
         let block = points.size.div_ceil(blocks);
         let work = (body.operations + 1).saturating_mul(block);
+        if let Some((rows, data, first)) =
+            self.reduction.rows.as_ref().and_then(|rows| self.plain(rows.operand, rows))
+        {
+            let worker = || (self.job.finisher(), self.reduction.body.machine(self.job.launch));
+            return parallel(places, work, worker, |(epilogue, machine), places| {
+                for chunk in self.job.epilogue.chunks(places) {
+                    self.fold_rows(rows, (data, first), epilogue, &mut machine.walker, chunk);
+                }
+            });
+        }
         if blocks == 1 {
             let worker = || (self.job.finisher(), Fold::new(self));
             return parallel(places, work, worker, |(epilogue, fold), places| {
@@ -236,6 +257,42 @@ impl<T: Number> Run<'_, T> {
         self.join(places.clone(), blocks, |place, block| {
             partials[(place - places.start) * blocks + block]
         });
+    }
+
+    /// Returns the elements of an operand and the position of the first, with the form that reads
+    /// them where they are. `None` if an output overwrites the operand.
+    fn plain<'a, F>(&'a self, operand: usize, form: &'a F) -> Option<(&'a F, &'a [T], usize)> {
+        let operand = &self.job.launch.operands[operand];
+        operand.over().is_none().then(|| (form, operand.after(operand.first), operand.first))
+    }
+
+    /// Aggregates rows that are consecutive in memory, and finishes their places.
+    fn fold_rows(
+        &self,
+        rows: &Rows,
+        data: (&[T], usize),
+        epilogue: &mut Machine,
+        walker: &mut Walker,
+        chunk: Range<usize>,
+    ) {
+        let Reduction { places, points, .. } = self.reduction;
+        walker.locate(points, 0);
+        let length = chunk.len();
+        epilogue.given::<Bool>(WRITTEN)[..length].fill(Bool((points.size > 0) as u8));
+        let results = if self.arg() {
+            (&mut [][..], &mut epilogue.given::<i32>(ACCUMULATOR)[..length])
+        } else {
+            (&mut epilogue.given::<T>(ACCUMULATOR)[..length], &mut [][..])
+        };
+        rows.fold(
+            (self.aggregation, self.identity),
+            (places, walker),
+            data,
+            chunk.clone(),
+            results,
+        );
+        // SAFETY: `parallel` gives each place to one thread.
+        unsafe { self.job.finish(epilogue, chunk) };
     }
 
     /// Finishes places whose partial results are those of the blocks `0..blocks`.
@@ -265,7 +322,7 @@ impl<T: Number> Run<'_, T> {
     ) {
         for (i, place) in chunk.clone().enumerate() {
             let whole = whole(place);
-            epilogue.given::<Bool>(WRITTEN)[i] = Bool(whole.found as u8);
+            epilogue.given::<Bool>(WRITTEN)[i] = Bool((whole.position >= 0) as u8);
             if self.arg() {
                 epilogue.given::<i32>(ACCUMULATOR)[i] = whole.position;
             } else {
@@ -282,22 +339,8 @@ impl<T: Number> Run<'_, T> {
             return a;
         }
         let value = vector::combine(self.aggregation, a.value, b.value);
-        Partial { value, position: 0, found: a.found | b.found }
+        Partial { value, position: a.position.max(b.position) }
     }
-}
-
-/// Returns the partial result that is point number `i` of a piece, for the arg forms: value,
-/// position, and whether it counts.
-fn point_of<T: Number>(
-    piece: &Piece,
-    i: usize,
-    step: i64,
-    values: &[T],
-    counts: Option<&[Bool]>,
-) -> Partial<T> {
-    let found = counts.is_none_or(|counts| counts[piece.at + i].0 != 0);
-    let position = (piece.values[0] + i as i64 * step) as i32;
-    Partial { value: values[piece.at + i], position, found }
 }
 
 /// The sums over points for a chunk of places at once.
@@ -307,11 +350,13 @@ pub struct Sums<'a, T> {
     counting: Counting<'a>,
     positions: Walker,
     block: Vec<T>,
-    /// The results. Those of the arg forms are in `best`.
+    /// The results; for the arg forms, the best values.
     pub total: Vec<T>,
     /// For each place, whether any point counted.
     pub written: Vec<Bool>,
-    best: Vec<Partial<T>>,
+    /// The positions of the best values.
+    best: Vec<i32>,
+    pieces: Pieces,
 }
 
 impl<'a, T: Number> Sums<'a, T> {
@@ -325,14 +370,45 @@ impl<'a, T: Number> Sums<'a, T> {
             block: vec![run.identity; CHUNK],
             total: vec![run.identity; CHUNK],
             written: vec![Bool(0); CHUNK],
-            best: vec![run.nothing(); if run.arg() { CHUNK } else { 0 }],
+            best: vec![NOWHERE; if run.arg() { CHUNK } else { 0 }],
+            pieces: Pieces::default(),
+        }
+    }
+
+    /// Sums all points at the places of a chunk: where the elements are, if that is possible.
+    fn sum_all(&mut self, chunk: Range<usize>) {
+        let run = self.run;
+        let Reduction { places, points, window, .. } = run.reduction;
+        let window = window.as_ref().and_then(|window| run.plain(window.operand, window));
+        let Some((window, data, first)) = window else {
+            return self.sum(chunk, 0..points.size);
+        };
+        let Self { machine, block, total, written, pieces, .. } = self;
+        let length = chunk.len();
+        let blocked = T::FLOAT && run.aggregation == Aggregation::Sum && points.size > BLOCK;
+        total[..length].fill(run.identity);
+        written[..length].fill(Bool(0));
+        machine.walker.locate(points, 0);
+        for start in (0..points.size).step_by(if blocked { BLOCK } else { points.size.max(1) }) {
+            let some = start..if blocked { points.size.min(start + BLOCK) } else { points.size };
+            let sums = if blocked { &mut *block } else { &mut *total };
+            sums[..length].fill(run.identity);
+            window.sum(
+                run.aggregation,
+                (places, &mut machine.walker),
+                (data, first),
+                (chunk.clone(), some),
+                (sums, written),
+                pieces,
+            );
+            if blocked {
+                vector::accumulate(run.aggregation, &mut total[..length], &block[..length], None);
+            }
         }
     }
 
     /// Sums the points with these numbers, at the places of a chunk.
     pub fn sum(&mut self, chunk: Range<usize>, points: impl ExactSizeIterator<Item = usize>) {
-        /// The terms of a partial sum.
-        const BLOCK: usize = 256;
         let run = self.run;
         let Reduction { body, points: space, places, position, .. } = run.reduction;
         let Self { machine, counting, positions, block, total, written, best, .. } = self;
@@ -341,7 +417,7 @@ impl<'a, T: Number> Sums<'a, T> {
         written[..length].fill(Bool(0));
         block[..length].fill(run.identity);
         total[..length].fill(run.identity);
-        best.fill(run.nothing());
+        best.fill(NOWHERE);
         for (number, point) in points.enumerate() {
             machine.walker.locate(space, point);
             machine.run(chunk.start, length);
@@ -352,12 +428,14 @@ impl<'a, T: Number> Sums<'a, T> {
                 Some(counts) => written.iter_mut().zip(counts).for_each(|(w, c)| w.0 |= c.0),
             }
             if run.arg() {
+                let greatest = run.aggregation == Aggregation::ArgMax;
                 positions.locate(space, point);
                 positions.walk(places, position, chunk.start, length, |piece| {
-                    for i in 0..piece.length {
-                        let point = point_of(&piece, i, position.steps[0], values, counts);
-                        best[piece.at + i].take(point, run.aggregation == Aggregation::ArgMax);
-                    }
+                    let part = piece.at..piece.at + piece.length;
+                    let best = (&mut total[part.clone()], &mut best[part.clone()]);
+                    let counts = counts.map(|counts| &counts[part.clone()]);
+                    let at = [piece.values[0] as i32, position.steps[0] as i32];
+                    vector::take_each(greatest, best, &values[part.clone()], counts, at[0], at[1]);
                 });
                 continue;
             }
@@ -402,15 +480,24 @@ impl<'a, T: Number> Fold<'a, T> {
             let values = machine.value::<T>(body.results[0]);
             if run.arg() {
                 positions.walk(space, position, chunk.start, chunk.len(), |piece| {
-                    for i in 0..piece.length {
-                        whole = run
-                            .combine(whole, point_of(&piece, i, position.steps[0], values, counts));
-                    }
+                    let part = piece.at..piece.at + piece.length;
+                    let counts = counts.map(|counts| &counts[part.clone()]);
+                    let at = [piece.values[0] as i32, position.steps[0] as i32];
+                    let greatest = run.aggregation == Aggregation::ArgMax;
+                    let best = vector::best_of(
+                        greatest,
+                        run.identity,
+                        &values[part],
+                        counts,
+                        at[0],
+                        at[1],
+                    );
+                    whole = run.combine(whole, best);
                 });
             } else {
                 let value = vector::fold(run.aggregation, run.identity, values, counts);
                 let found = counts.is_none_or(|counts| counts.iter().any(|c| c.0 != 0));
-                whole = run.combine(whole, Partial { value, position: 0, found });
+                whole = run.combine(whole, Partial { value, position: counted(found) });
             }
         }
         whole

@@ -187,11 +187,15 @@ pub fn guards_hold(
 }
 
 /// Returns the part of `range` where `value + i * step >= 0`.
-fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
+#[inline]
+pub fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i64> {
     let Range { start, end } = range;
     match step {
         0 if value >= 0 => start..end,
         0 => start..start,
+        // The common steps need no division.
+        1 => start.max(-value)..end,
+        -1 => start..end.min(value + 1),
         1.. => start.max(-value.div_euclid(step))..end,
         _ => start..end.min(value.div_euclid(-step) + 1),
     }

@@ -103,8 +103,8 @@ fn in_parts<T: Number>(identity: T, values: &[T], f: impl Fn(T, T) -> T) -> T {
 }
 
 #[inline(always)]
-fn tree<T: Number>(mut parts: [T; PARTS], f: impl Fn(T, T) -> T) -> T {
-    let mut half = PARTS / 2;
+fn tree<T: Number, const N: usize>(mut parts: [T; N], f: impl Fn(T, T) -> T) -> T {
+    let mut half = N / 2;
     while half > 0 {
         for i in 0..half {
             parts[i] = f(parts[i], parts[i + half]);
@@ -136,26 +136,200 @@ vectorised! {
     }
 }
 
+/// Elements in a row, and the sums to which they are added.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// The first sum.
+    pub to: usize,
+    /// The first element.
+    pub from: usize,
+    pub length: usize,
+}
+
+vectorised! {
+    /// Combines the elements of each segment, which are `step` apart, into its sums.
+    pub fn accumulate_segments<T: Number>(aggregation: Aggregation, sums: &mut [T], data: &[T], step: usize, segments: &[Segment]) {
+        /// Combines equally many elements, in blocks, since most segments are short.
+        #[inline(always)]
+        fn combine_all<T: Number>(sums: &mut [T], data: &[T], f: impl Fn(T, T) -> T + Copy) {
+            #[inline(always)]
+            fn blocks<'a, T: Number, const N: usize>(sums: &'a mut [T], data: &'a [T], f: impl Fn(T, T) -> T) -> (&'a mut [T], &'a [T]) {
+                let ((sums, sums_left), (data, left)) = (sums.as_chunks_mut::<N>(), data.as_chunks::<N>());
+                for (sums, data) in sums.iter_mut().zip(data) {
+                    for (sum, x) in sums.iter_mut().zip(data) {
+                        *sum = f(*sum, *x);
+                    }
+                }
+                (sums_left, left)
+            }
+            let (sums, data) = blocks::<T, 32>(sums, data, f);
+            let (sums, data) = blocks::<T, 8>(sums, data, f);
+            let (sums, data) = blocks::<T, 4>(sums, data, f);
+            sums.iter_mut().zip(data).for_each(|(sum, x)| *sum = f(*sum, *x));
+        }
+        each_aggregation!(aggregation, A => for Segment { to, from, length } in segments {
+            let (sums, data) = (&mut sums[*to..to + length], &data[*from..]);
+            if step == 1 {
+                combine_all(sums, &data[..*length], |a, b| combine(A, a, b));
+            } else {
+                let data = data.iter().step_by(step);
+                sums.iter_mut().zip(data).for_each(|(sum, x)| *sum = combine(A, *sum, *x));
+            }
+        })
+    }
+}
+
+vectorised! {
+    /// Folds rows of consecutive elements. Row number i starts at `data[i * step]`.
+    pub fn fold_rows<T: Number>(aggregation: Aggregation, identity: T, data: &[T], step: usize, length: usize, out: &mut [T]) {
+        /// Folds in interleaved partial aggregates, fewer than those of [`in_parts`].
+        #[inline(always)]
+        fn short<T: Number, const N: usize>(identity: T, values: &[T], f: impl Fn(T, T) -> T + Copy) -> T {
+            let (whole, rest) = values.as_chunks::<N>();
+            let mut parts = [identity; N];
+            for chunk in whole {
+                for (part, x) in parts.iter_mut().zip(chunk) {
+                    *part = f(*part, *x);
+                }
+            }
+            for (part, x) in parts.iter_mut().zip(rest) {
+                *part = f(*part, *x);
+            }
+            tree(parts, f)
+        }
+        each_aggregation!(aggregation, A => {
+            let f = |a: T, b: T| combine(A, a, b);
+            for (i, out) in out.iter_mut().enumerate() {
+                let row = &data[i * step..][..length];
+                *out = match length {
+                    0..8 => row.iter().fold(identity, |a, b| f(a, *b)),
+                    8..16 => short::<T, 8>(identity, row, f),
+                    16..64 => short::<T, 16>(identity, row, f),
+                    _ => T::fold_chunk(aggregation, identity, row).unwrap_or_else(|| in_parts(identity, row, f)),
+                };
+            }
+        })
+    }
+}
+
+/// The position of a best value where there is none yet.
+pub const NOWHERE: i32 = -1;
+
 /// The best value so far and its position, for the arg forms.
 #[derive(Clone, Copy, Debug)]
 pub struct Best<T> {
     pub value: T,
+    /// The position, or [`NOWHERE`].
     pub position: i32,
-    /// Whether any value was seen.
-    pub found: bool,
 }
 
 impl<T: Number> Best<T> {
     /// Keeps the better of two values, and of equal ones the one at the lesser position. All NaNs
     /// are equal, and a NaN is never better than a number.
+    #[inline(always)]
     pub fn take(&mut self, other: Best<T>, greatest: bool) {
         let (a, b) = (self.value, other.value);
         let better = if greatest { T::less(a, b) } else { T::less(b, a) };
         let (a_number, b_number) = (T::equal(a, a), T::equal(b, b));
-        let equal = T::equal(a, b) || (!a_number && !b_number);
-        let wins = better || (b_number && !a_number) || (equal && other.position < self.position);
-        if other.found && (!self.found || wins) {
-            *self = other;
+        let equal = T::equal(a, b) | (!a_number & !b_number);
+        let wins = better | (b_number & !a_number) | (equal & (other.position < self.position));
+        let takes = (other.position >= 0) & ((self.position < 0) | wins);
+        // Choices between values become vector code, a conditional assignment does not.
+        self.value = if takes { b } else { a };
+        self.position = if takes { other.position } else { self.position };
+    }
+}
+
+vectorised! {
+    /// Takes each of `values` that counts into the best one of its place, as [`Best::take`] does.
+    /// All count if `counts` is `None`. The positions are `position`, `position + step`, ….
+    pub fn take_each<T: Number>(greatest: bool, best: (&mut [T], &mut [i32]), values: &[T], counts: Option<&[Bool]>, position: i32, step: i32) {
+        #[inline(always)]
+        fn with<T: Number>(greatest: bool, best: (&mut [T], &mut [i32]), values: &[T], at: impl Fn(usize) -> i32) {
+            for (i, ((value, at_best), x)) in best.0.iter_mut().zip(best.1).zip(values).enumerate() {
+                let mut one = Best { value: *value, position: *at_best };
+                one.take(Best { value: *x, position: at(i) }, greatest);
+                (*value, *at_best) = (one.value, one.position);
+            }
+        }
+        let at = |i: usize| position.wrapping_add((i as i32).wrapping_mul(step));
+        match (counts, greatest) {
+            (None, true) => with(true, best, values, at),
+            (None, false) => with(false, best, values, at),
+            (Some(counts), _) => {
+                let counts = &counts[..values.len()];
+                with(greatest, best, values, |i| if counts[i].0 != 0 { at(i) } else { NOWHERE })
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// Returns the best of the values that count, as [`Best::take`] defines it. All count if
+    /// `counts` is `None`. The positions are `position`, `position + step`, ….
+    pub fn best_of<T: Number>(greatest: bool, nothing: T, values: &[T], counts: Option<&[Bool]>, position: i32, step: i32) -> Best<T> {
+        let mut whole = Best { value: nothing, position: NOWHERE };
+        let at = |i: usize| position.wrapping_add((i as i32).wrapping_mul(step));
+        let (lanes, rest) = if counts.is_none() { values.as_chunks::<LANES>() } else { (&[][..], values) };
+        if !lanes.is_empty() {
+            let mut best = ([nothing; LANES], [NOWHERE; LANES]);
+            for (number, lanes) in lanes.iter().enumerate() {
+                take_lanes(greatest, &mut best, lanes, |i| at(number * LANES + i));
+            }
+            for (value, position) in best.0.into_iter().zip(best.1) {
+                whole.take(Best { value, position }, greatest);
+            }
+        }
+        for (i, x) in (values.len() - rest.len()..).zip(rest) {
+            if counts.is_none_or(|counts| counts[i].0 != 0) {
+                whole.take(Best { value: *x, position: at(i) }, greatest);
+            }
+        }
+        whole
+    }
+}
+
+/// The rows or elements that are compared at once.
+const LANES: usize = 32;
+
+#[inline(always)]
+fn take_lanes<T: Number>(
+    greatest: bool,
+    best: &mut ([T; LANES], [i32; LANES]),
+    values: &[T; LANES],
+    at: impl Fn(usize) -> i32,
+) {
+    for (i, ((value, at_best), x)) in best.0.iter_mut().zip(&mut best.1).zip(values).enumerate() {
+        let mut one = Best { value: *value, position: *at_best };
+        one.take(Best { value: *x, position: at(i) }, greatest);
+        (*value, *at_best) = (one.value, one.position);
+    }
+}
+
+vectorised! {
+    /// Finds the positions of the best elements of rows, as [`best_of`] does. Row number i starts
+    /// at `data[i * step]`. The positions in a row are `positions.0`, `positions.0 + positions.1`, ….
+    pub fn best_of_rows<T: Number>(greatest: bool, nothing: T, data: &[T], step: usize, length: usize, positions: (i32, i32), out: &mut [i32]) {
+        let (first, by) = positions;
+        if length >= LANES {
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = best_of(greatest, nothing, &data[i * step..][..length], None, first, by).position;
+            }
+            return;
+        }
+        // Many short rows at once, element by element.
+        for (block, out) in out.chunks_mut(LANES).enumerate() {
+            let data = &data[block * LANES * step..];
+            let mut best = ([nothing; LANES], [NOWHERE; LANES]);
+            for i in 0..length {
+                let mut values = [nothing; LANES];
+                for (row, value) in values[..out.len()].iter_mut().enumerate() {
+                    *value = data[row * step + i];
+                }
+                let at = first.wrapping_add((i as i32).wrapping_mul(by));
+                take_lanes(greatest, &mut best, &values, |_| at);
+            }
+            out.copy_from_slice(&best.1[..out.len()]);
         }
     }
 }

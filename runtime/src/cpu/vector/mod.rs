@@ -27,7 +27,10 @@ pub mod register;
 #[expect(unsafe_code, reason = "chains read and write at addresses")]
 pub mod strip;
 
-pub use aggregate::{Best, accumulate, accumulate_f32, combine, fold, fold_f32};
+pub use aggregate::{
+    Best, NOWHERE, Segment, accumulate, accumulate_f32, accumulate_segments, best_of, best_of_rows,
+    combine, fold, fold_f32, fold_rows, take_each,
+};
 pub use gather::{gather_moved, gather_strided, gather_table};
 #[cfg(target_arch = "aarch64")]
 pub use level::Neon;

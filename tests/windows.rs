@@ -1,0 +1,126 @@
+//! Aggregations of elements as they are, over windows and rows of any size: on the cpu device as in
+//! the reference. Elements are whole numbers, so that every sum is exact.
+
+mod common;
+
+use common::generate::config;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::tensor::{Tensor, TensorType};
+use tile_runtime::{Device, Model};
+
+/// A window along one axis.
+#[derive(Clone, Debug)]
+struct Window {
+    length: usize,
+    places: usize,
+    points: usize,
+    stride: usize,
+    dilation: usize,
+    before: usize,
+}
+
+fn window() -> impl Strategy<Value = Window> {
+    (1..24usize, 1..24usize, 1..12usize, 1..4usize, 1..3usize, 0..12usize).prop_map(
+        |(length, places, points, stride, dilation, before)| Window {
+            length,
+            places,
+            points,
+            stride,
+            dilation,
+            before,
+        },
+    )
+}
+
+fn dtype() -> impl Strategy<Value = DType> {
+    prop_oneof![
+        3 => Just(DType::F32),
+        1 => Just(DType::F16),
+        1 => Just(DType::F64),
+        1 => Just(DType::I32),
+        1 => Just(DType::U8),
+    ]
+}
+
+/// Returns the output of a program with the input X on a device, or the error, as a statement
+/// without valid points is refused.
+fn run(source: &str, x: &Tensor, device: &Device) -> Result<Vec<f64>, String> {
+    let model = Model::compile(source).map_err(|error| error.to_string())?;
+    let session = model.on(device).input("X", x.ty().clone()).build();
+    let mut session = session.map_err(|error| error.to_string())?;
+    Ok(session.run([("X", x)]).unwrap()["Y"].to_f64s())
+}
+
+fn check(source: &str, x: &Tensor) -> Result<(), TestCaseError> {
+    let expected = run(source, x, &Device::named("reference").unwrap());
+    let found = run(source, x, &Device::cpu());
+    prop_assert_eq!(found, expected, "{}", source);
+    Ok(())
+}
+
+/// Returns a tensor of small whole numbers, few enough that some are equal; of floats, one in 16 is
+/// NaN if `nan`.
+fn numbers(dtype: DType, shape: &[usize], seed: u64, nan: bool) -> Tensor {
+    let mut state = seed | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state >> 33
+    };
+    let count = shape.iter().product();
+    let values: Vec<Scalar> = (0..count)
+        .map(|_| match next() % 16 {
+            0 if nan && dtype.is_float() => Scalar::from_f64(dtype, f64::NAN),
+            _ => Scalar::from_f64(dtype, (next() % 4) as f64),
+        })
+        .collect();
+    Tensor::from_scalars(TensorType::new(dtype, shape), values).unwrap()
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn windows(
+        windows in vec(window(), 1..3),
+        channels in 1..40usize,
+        channels_last: bool,
+        sign in prop_oneof![Just("+"), Just(">"), Just("<")],
+        dtype in dtype(),
+        seed: u64,
+    ) {
+        let of = |name: &str, f: &dyn Fn(usize, &Window) -> String| -> String {
+            let parts = windows.iter().enumerate().map(|(n, window)| f(n, window));
+            let parts = parts.collect::<Vec<_>>().join(", ");
+            if channels_last { format!("{parts}, {name}") } else { format!("{name}, {parts}") }
+        };
+        let source = format!(
+            "function f(X) -> (Y) {{ Y[{}: {}] = {sign}(X[{}]){}; }}",
+            of("c", &|n, _| format!("y{n}")),
+            of(&channels.to_string(), &|_, window| window.places.to_string()),
+            of("c", &|n, Window { stride, dilation, before, .. }| {
+                format!("{stride}*y{n} + {dilation}*i{n} - {before}")
+            }),
+            windows.iter().enumerate().map(|(n, w)| format!(", i{n} < {}", w.points)).collect::<String>(),
+        );
+        let mut shape: Vec<usize> = windows.iter().map(|window| window.length).collect();
+        shape.insert(if channels_last { shape.len() } else { 0 }, channels);
+        check(&source, &numbers(dtype, &shape, seed, sign != "+"))?;
+    }
+
+    #[test]
+    fn rows(
+        rows in 1..300usize,
+        length in 1..200usize,
+        sign in prop_oneof![Just("+("), Just(">("), Just("<("), Just("argmax("), Just("argmin(")],
+        dtype in dtype(),
+        last: bool,
+        seed: u64,
+    ) {
+        let (shape, index) =
+            if last { ([rows, length], "X[n, k]") } else { ([length, rows], "X[k, n]") };
+        let source = format!("function f(X) -> (Y) {{ Y[n: {rows}] = {sign}{index}); }}");
+        check(&source, &numbers(dtype, &shape, seed, !sign.starts_with('+')))?;
+    }
+}
