@@ -3,8 +3,8 @@
 //! [`walk`] follows affine addresses through points. A [`runner`] has a tape of the compiler
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
-//! aggregation, and the epilogue of every other; [`reduction`] aggregates; [`scatter`] aggregates
-//! at places known only at run time.
+//! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
+//! aggregates; [`scatter`] aggregates at places known only at run time.
 
 #[cfg_attr(
     target_arch = "x86_64",
@@ -15,6 +15,8 @@ pub mod fused;
 pub mod job;
 #[expect(unsafe_code, reason = "chains read and write at addresses, and results go to outputs")]
 pub mod machine;
+#[expect(unsafe_code, reason = "threads write parts of one output")]
+pub mod pieces;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod reduction;
 pub mod runner;

@@ -28,7 +28,7 @@ pub mod register;
 pub mod strip;
 
 pub use aggregate::{Best, accumulate, accumulate_f32, combine, fold, fold_f32};
-pub use gather::{gather_moved, gather_strided, gather_table};
+pub use gather::{gather_moved, gather_rows, gather_strided, gather_table};
 #[cfg(target_arch = "aarch64")]
 pub use level::Neon;
 #[cfg(target_arch = "x86_64")]
