@@ -15,13 +15,13 @@
 //! each [r: 4, c: 200]  v0 = 0.0   v1 = in1[200*r + c]   v2 = add v0 v1     to 500*r + c + 300
 //! ```
 //!
-//! Why it is sound: the pieces are the parts of one axis, so that each place is in one of them. In
-//! a piece, a load whose condition holds nowhere is 0 by definition, and so is a comparison that
+//! Why it is sound: a cut divides the values of one axis, so that each place is in one piece. In a
+//! piece, a load whose condition holds nowhere is 0 by definition, and so is a comparison that
 //! the bounds decide a constant. `x + 0` is `x` unless `x` is -0, so it is replaced only where `x`
 //! is an integer, or itself a sum with 0.
 //!
-//! The axis is halved again and again, and each half keeps only what it needs. With `n` loads, that
-//! takes `n log n` steps.
+//! An axis is cut in the middle again and again, and each half keeps only what it needs. With `n`
+//! loads, that takes about `n log n` steps.
 
 use crate::affine::Affine;
 use crate::dense::Dense;
@@ -50,14 +50,24 @@ impl Nest {
         let is_plain = self.aggregation.is_none()
             && self.columns().is_empty()
             && self.outputs.iter().all(|output| output.over.is_none());
-        if !is_plain || self.places() < FEWEST {
+        if !is_plain || self.division().is_none() {
             return None;
         }
-        let (axis, cuts) = (0..self.free).find_map(|axis| Some((axis, self.cuts(axis)?)))?;
         let whole = Piece { operands: (0..self.operands.len()).collect(), nest: self.clone() };
         let mut pieces = Vec::new();
-        whole.divide(axis, 0, &cuts, &mut pieces)?;
+        whole.divide(&mut pieces)?;
         Some(pieces)
+    }
+
+    /// Returns an axis and where to cut it, if that pays: in the middle of its cuts.
+    fn division(&self) -> Option<(usize, usize)> {
+        if self.places() < FEWEST {
+            return None;
+        }
+        (0..self.free).find_map(|axis| {
+            let cuts = self.cuts(axis)?;
+            Some((axis, *cuts.get(cuts.len() / 2)?))
+        })
     }
 
     /// Returns the positions at which to cut the axis, if that pays.
@@ -97,28 +107,22 @@ fn where_at_least_zero(affine: &Affine, axis: usize) -> Option<(usize, usize)> {
 }
 
 impl Piece {
-    /// Appends the parts between `cuts` of an axis that starts at `start`.
-    fn divide(
-        mut self,
-        axis: usize,
-        start: usize,
-        cuts: &[usize],
-        pieces: &mut Vec<Piece>,
-    ) -> Option<()> {
+    /// Appends the pieces of this piece.
+    fn divide(mut self, pieces: &mut Vec<Piece>) -> Option<()> {
         self.nest.epilogue = folded(&self.nest.epilogue, &self.nest.variable_bounds());
         self.drop_operands();
-        if cuts.is_empty() {
-            let Self { operands, nest } = self;
-            pieces.push(Piece { operands, nest: simplify(nest)? });
-            return Some(());
+        match self.nest.division() {
+            Some((axis, cut)) => {
+                let rest = self.nest.axes[axis].extent - cut;
+                self.part(axis, 0, cut)?.divide(pieces)?;
+                self.part(axis, cut, rest)?.divide(pieces)
+            }
+            None => {
+                let Self { operands, nest } = self;
+                pieces.push(Piece { operands, nest: simplify(nest)? });
+                Some(())
+            }
         }
-        let middle = cuts.len() / 2;
-        let cut = cuts[middle] - start;
-        let rest = self.nest.axes[axis].extent - cut;
-        let left = self.part(axis, 0, cut)?;
-        left.divide(axis, start, &cuts[..middle], pieces)?;
-        let right = self.part(axis, cut, rest)?;
-        right.divide(axis, cuts[middle], &cuts[middle + 1..], pieces)
     }
 
     /// Returns the part with `length` values of an axis from `start` on.

@@ -228,7 +228,8 @@ impl Machine<'_> {
         }
         let row = length / self.rows;
         let of_rows = |(index, ..): &&(Value, DType, i64)| matches!(self.at[*index], At::OfRows(_));
-        if whole && lines.run.is_multiple_of(row) && indices.iter().all(of_rows) {
+        let has_rows = self.rows > 1 && lines.run.is_multiple_of(row);
+        if whole && has_rows && indices.iter().all(of_rows) {
             self.load_rows(source, start, moved - first, &indices, out);
             return length;
         }
