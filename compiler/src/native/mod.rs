@@ -20,9 +20,9 @@
 //! - Pieces: nothing is aggregated, and parts of the places read different operands. Each
 //!   [`Piece`] is a program of its own.
 //!
-//! Every other implementation but attention ends with the epilogue, whose results go to the positions of
-//! the [outputs](NativeOutput). Addresses of factors ([`Address`]) are affine expressions over the
-//! nest's axes: a runtime makes tables of them, or follows them.
+//! Every other implementation but attention ends with the epilogue, whose results go to the
+//! positions of the [outputs](NativeOutput). Addresses of factors ([`Address`]) are affine
+//! expressions over the nest's axes: a runtime makes tables of them, or follows them.
 //!
 //! # Tapes
 //!

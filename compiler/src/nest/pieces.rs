@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! each [r: 4, c: 500]
-//!   v0 = in0[300*r + c] if 299 - c >= 0   v1 = in1[200*r + c - 300] if c - 300 >= 0   v2 = add v0 v1
+//!   v0 = in0[300*r + c] if 299 - c >= 0   v1 = in1[200*r + c - 300] if c - 300 >= 0
+//!   v2 = add v0 v1
 //! ```
 //!
 //! It is divided at `c = 300`. Either piece reads one operand, without a condition:

@@ -3,7 +3,8 @@
 //! Example: `Y[n, d] = =(X[T[n], d])` copies a row where `T[n]` is in range:
 //!
 //! ```text
-//! body      v0 = in0[n]   v1 = min(max(v0, 0), 9)   v2 = in1[4*v1 + d]   v3 = (v0 in 0..10)   yield v2 v3
+//! body      v0 = in0[n]   v1 = v0 clamped to 0..10   v2 = in1[4*v1 + d]   v3 = v1 == v0
+//!           yield v2 v3
 //! epilogue  v0 = accumulator   yield v0
 //! ```
 //!
