@@ -259,8 +259,8 @@ impl Machine<'_> {
         length
     }
 
-    /// Reads a chunk of whole rows, all of which run-time indices move by `moved` elements, and each
-    /// of them by its own `indices`.
+    /// Reads a chunk of whole rows. Run-time indices move all of them by `moved` elements, and each
+    /// by its own `indices`.
     fn load_rows<T: Number>(
         &mut self,
         source: Source<T>,
