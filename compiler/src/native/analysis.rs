@@ -17,6 +17,8 @@ use super::tape::{CHUNK, rows_at_once};
 const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
 /// The longest period of a steady value.
 const LONGEST_PERIOD: usize = 8 * CHUNK;
+/// The longest row of its own run-time indices. Longer rows are chunks of their own.
+const LONGEST_ROW: usize = 4 * CHUNK;
 /// The fewest points for which chains are made.
 const SHORTEST_CHAIN: usize = 16;
 /// The shortest row that gets chunks of its own, if some value is the same in all of a row.
@@ -34,7 +36,7 @@ pub struct Analysis {
     pub linked: Dense<Value, bool>,
     /// For each value, the position in the order of its last reader.
     pub last_use: Dense<Value, usize>,
-    /// The points of a row, if chunks are whole rows.
+    /// The points of a row, if chunks are whole rows: of statistics, or of run-time indices.
     pub row_length: Option<usize>,
     /// The most points evaluated at once.
     pub longest: usize,
@@ -55,7 +57,10 @@ impl Analysis {
         let dtypes: Dense<Value, DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
         let is_used = used(&insts, results);
         let periods = periods(nest, &insts, space, guards);
-        let row_length = (!nest.columns().is_empty()).then(|| nest.row_length());
+        let row_length = match nest.columns().is_empty() {
+            true => gathered_row(nest, program, space),
+            false => Some(nest.row_length()),
+        };
         let uniform = uniform(&insts, &periods, |load| is_even(nest, space, row_length, load));
         let reads_of = |value: Value| reads(&insts[value]).collect();
         let used = insts.ids().filter(|&value| is_used[value]);
@@ -84,6 +89,23 @@ impl Analysis {
         let last_use = last_use(&insts, &order, results);
         Self { insts, periods, order, linked, last_use, row_length, longest }
     }
+}
+
+/// Returns the number of points along which a nest without aggregation reads elements with one
+/// run-time index. Indices are then computed once for each such row.
+fn gathered_row(nest: &Nest, program: &Program<Leaf>, space: &Space) -> Option<usize> {
+    let is_of_places = nest.aggregation.is_none() && space.axes() == (0..nest.free);
+    let loads = program.leaves().filter_map(Leaf::load);
+    let indices: Vec<Value> =
+        loads.flat_map(|load| load.dynamic.iter().map(|(index, _)| *index)).collect();
+    if !is_of_places || indices.is_empty() {
+        return None;
+    }
+    let dependencies = nest.dependencies(program);
+    let varies = |axis: &usize| indices.iter().any(|&index| dependencies[index][*axis]);
+    let outer = space.axes().rev().find(varies).map_or(0, |axis| axis + 1);
+    let length = nest.points(outer..nest.free);
+    ((2..=LONGEST_ROW).contains(&length) && length < space.size).then_some(length)
 }
 
 /// Returns for each value whether the results need it.

@@ -11,6 +11,8 @@ use super::program::{Implementation, NativeProgram};
 pub enum Method {
     /// Nothing is aggregated. At most `chunk` points are evaluated at a time.
     Pointwise { chunk: usize },
+    /// Nothing is aggregated. The places are divided into this many pieces.
+    Pieces { count: usize },
     /// A convolution in tiles of `tile` × `tile` results, for windows of side `window`.
     Winograd { window: usize, tile: usize },
     /// A packed matrix product. For each batch, `rows` × `columns` sums of `terms` terms.
@@ -33,6 +35,7 @@ impl NativeProgram {
             Implementation::Pointwise => {
                 Method::Pointwise { chunk: self.epilogue.longest.min(self.places()) }
             }
+            Implementation::Pieces(pieces) => Method::Pieces { count: pieces.len() },
             Implementation::Winograd(winograd) => {
                 Method::Winograd { window: winograd.taps, tile: winograd.tile }
             }
@@ -55,6 +58,7 @@ impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Method::Pointwise { chunk } => write!(f, "pointwise chunk {chunk}"),
+            Method::Pieces { count } => write!(f, "pieces {count}"),
             Method::Winograd { window, tile } => write!(f, "winograd window {window} tile {tile}"),
             Method::Product { rows, columns, terms } => {
                 write!(f, "product {rows} by {columns} of {terms}")
@@ -74,6 +78,7 @@ impl Method {
     pub fn read(words: &mut SplitWhitespace) -> Option<Method> {
         let method = match words.next()? {
             "pointwise" => Method::Pointwise { chunk: after(words, "chunk")? },
+            "pieces" => Method::Pieces { count: words.next()?.parse().ok()? },
             "winograd" => {
                 Method::Winograd { window: after(words, "window")?, tile: after(words, "tile")? }
             }

@@ -17,10 +17,12 @@
 //! - [`Reduction`]: any other reduction, by vector loops.
 //! - [`Attention`]: a nest with inner sums, in stages over blocks of rows. Each stage is a program.
 //! - Pointwise: nothing is aggregated.
+//! - Pieces: nothing is aggregated, and parts of the places read different operands. Each
+//!   [`Piece`] is a program of its own.
 //!
-//! Every implementation but attention ends with the epilogue, whose results go to the positions of
-//! the [outputs](NativeOutput). Addresses of factors ([`Address`]) are affine expressions over the
-//! nest's axes: a runtime makes tables of them, or follows them.
+//! Every other implementation but attention ends with the epilogue, whose results go to the
+//! positions of the [outputs](NativeOutput). Addresses of factors ([`Address`]) are affine
+//! expressions over the nest's axes: a runtime makes tables of them, or follows them.
 //!
 //! # Tapes
 //!
@@ -70,7 +72,7 @@
 //!   reader of its value. A choice counts as a reader of its two values for as long as its own
 //!   value is read, because it may be an alias of either.
 //! - A chain reads only values that are made before it, and values that it has stored itself.
-//! - If the tape has statistics, chunks consist of whole rows.
+//! - If the tape has statistics, or run-time indices of whole rows, chunks consist of whole rows.
 //! - Registers have room for the longest chunk, operands have the types that are read, and the
 //!   pieces of addresses follow from their expressions.
 //! - The spaces of a program have the extents of its axes, and its tapes name its variables. A
@@ -88,6 +90,7 @@ mod direct;
 mod fused;
 mod method;
 mod parse;
+mod pieces;
 mod product;
 mod program;
 mod reduction;
@@ -109,6 +112,7 @@ pub use code::{Code, Relation, WordOp};
 pub use direct::{Direct, Form};
 pub use fused::{Fused, Term};
 pub use method::Method;
+pub use pieces::Piece;
 pub use product::{Factor, Product};
 pub use program::{Implementation, NativeOutput, NativeProgram, Position};
 pub use reduction::Reduction;

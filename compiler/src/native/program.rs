@@ -8,6 +8,7 @@ use crate::tensor::TensorType;
 
 use super::attention::Attention;
 use super::direct::Direct;
+use super::pieces::Piece;
 use super::product::Product;
 use super::reduction::Reduction;
 use super::scatter::Scatter;
@@ -27,7 +28,8 @@ pub struct NativeProgram {
     pub extents: Vec<usize>,
     /// Whether stores of an output that is larger than the caches bypass them.
     pub bypass: bool,
-    /// The nest's epilogue over its places. Attention has none: its stages have their own.
+    /// The nest's epilogue over its places. Attention and pieces have none: their
+    /// programs have their own.
     pub epilogue: Tape,
     pub implementation: Implementation,
 }
@@ -58,6 +60,7 @@ pub enum Position {
 pub enum Implementation {
     /// Nothing is aggregated.
     Pointwise,
+    Pieces(Vec<Piece>),
     Winograd(Box<Winograd>),
     Product(Box<Product>),
     Direct(Box<Direct>),
@@ -70,6 +73,8 @@ impl NativeProgram {
     /// Compiles a nest, which must be verified. `kept` says which operands change seldom, which may
     /// decide the implementation.
     pub fn new(nest: &Nest, profile: &Profile, kept: &dyn Fn(usize) -> bool) -> Self {
+        let pointwise = nest.without_aggregation();
+        let nest = pointwise.as_ref().unwrap_or(nest);
         match Attention::new(nest, profile) {
             Some(attention) => {
                 Self::with(nest, profile, Implementation::Attention(Box::new(attention)))
@@ -87,7 +92,9 @@ impl NativeProgram {
     pub fn with(nest: &Nest, profile: &Profile, implementation: Implementation) -> Self {
         let free = Space::new(nest, 0..nest.free);
         let epilogue = match implementation {
-            Implementation::Attention(_) => Tape::new(nest, &Program::default(), &[], free, &[]),
+            Implementation::Attention(_) | Implementation::Pieces(_) => {
+                Tape::new(nest, &Program::default(), &[], free, &[])
+            }
             _ => Tape::new(nest, &nest.epilogue, &nest.epilogue.results, free, &[]),
         };
         let output = |(number, output): (usize, &crate::nest::Output)| NativeOutput {
@@ -147,7 +154,8 @@ impl Implementation {
     /// Chooses the implementation of a nest without inner sums, from its roles and sizes.
     fn choose(nest: &Nest, profile: &Profile, kept: &dyn Fn(usize) -> bool) -> Self {
         let (Some(aggregation), Some(dtype)) = (nest.aggregation, nest.accumulator()) else {
-            return Implementation::Pointwise;
+            let pieces = Piece::all(nest, profile);
+            return pieces.map_or(Implementation::Pointwise, Implementation::Pieces);
         };
         let winograd = if profile.processor.exact { None } else { Winograd::new(nest, kept) };
         if let Some(winograd) = winograd {

@@ -10,7 +10,8 @@
 //! - Values that are the same at all points of a row (its maximum) or of a chunk are computed once
 //!   for that row or chunk.
 //!
-//! If the program has statistics of rows, a chunk consists of whole rows.
+//! If the program has statistics of rows, or reads whole rows at run-time indices, a chunk consists
+//! of whole rows.
 
 use std::ops::Range;
 
@@ -71,7 +72,8 @@ pub struct Tape {
     pub variables: Variables,
     /// If set, chunks end at multiples of it.
     pub row: Option<usize>,
-    /// The points of a row, if the tape has statistics of rows: then every chunk is whole rows.
+    /// The points of a row, if the tape has statistics of rows, or loads whose run-time indices are
+    /// the same all over a row: then every chunk is whole rows.
     pub row_length: Option<usize>,
     /// The most points evaluated at once.
     pub longest: usize,

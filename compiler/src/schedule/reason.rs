@@ -91,6 +91,11 @@ fn native_reason(method: &Method, nest: &Nest, sizes: &str) -> String {
             )
         }
         Method::Pointwise { .. } => "nothing is aggregated".into(),
+        Method::Pieces { count } => {
+            format!(
+                "nothing is aggregated, and {count} parts of the places read different operands"
+            )
+        }
         Method::Winograd { window, tile } => {
             let [direct, side] =
                 [window * tile, window + tile - 1].map(|side| (side * side) as f64);

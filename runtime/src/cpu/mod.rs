@@ -12,6 +12,7 @@
 //! - `attention`: a nest with inner sums, in stages over blocks of rows.
 //! - `reduction`: any other reduction, by vector loops.
 //! - `job`: a nest without a reduction.
+//! - `pieces`: a nest without a reduction whose parts read different operands.
 //!
 //! Every implementation ends with the nest's epilogue, which is a job of the vector loops.
 //!

@@ -2,6 +2,7 @@
 
 use super::attention::Attention;
 use super::loops::job::Job;
+use super::loops::pieces::Pieces;
 use super::loops::reduction::Reduction;
 use super::loops::runner::Runner;
 use super::loops::scatter::Scatter;
@@ -50,6 +51,7 @@ impl std::error::Error for RunError {}
 enum Way {
     /// No aggregation: the epilogue alone.
     Pointwise,
+    Pieces(Pieces),
     Winograd(Box<Winograd>),
     Contraction(Box<Contraction>),
     Direct(Box<Direct>),
@@ -81,6 +83,7 @@ impl Prepared {
         let epilogue = Runner::new(program.epilogue.clone());
         let way = match &program.implementation {
             Implementation::Pointwise => Way::Pointwise,
+            Implementation::Pieces(pieces) => Way::Pieces(Pieces::new(pieces)),
             Implementation::Winograd(winograd) => {
                 Way::Winograd(Box::new(Winograd::new(&program, winograd)))
             }
@@ -155,7 +158,7 @@ impl Prepared {
             Way::Scatter(scatter) => scatter.working_bytes(),
             Way::Reduction(reduction) => reduction.working_bytes(),
             Way::Attention(attention) => attention.working_bytes(),
-            Way::Pointwise | Way::Winograd(_) | Way::Direct(_) => 0,
+            Way::Pointwise | Way::Pieces(_) | Way::Winograd(_) | Way::Direct(_) => 0,
         }
     }
 
@@ -212,6 +215,8 @@ impl Prepared {
         let job = unsafe { Job::new(program, epilogue, Launch { operands, steps }, outputs) };
         match way {
             Way::Pointwise => job.pointwise(0..program.places()),
+            // SAFETY: the contract is the same.
+            Way::Pieces(pieces) => unsafe { pieces.run(job.launch, outputs) },
             Way::Winograd(winograd) => {
                 let kernel = packed.and_then(|Packed(form)| {
                     if let Form::Points(points) = form { Some(points) } else { None }

@@ -3,6 +3,7 @@
 
 mod attention;
 mod convolutions;
+mod moves;
 mod operations;
 mod random;
 mod rooms;
@@ -18,7 +19,7 @@ use tile_compiler::affine::Affine;
 use tile_compiler::dense::Dense;
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::Aggregation;
-use tile_compiler::native::NativeProgram;
+use tile_compiler::native::{Implementation, NativeProgram};
 use tile_compiler::nest::{Axis, Leaf, Load, Nest, Output};
 use tile_compiler::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 use tile_compiler::tensor::{Tensor, TensorType};

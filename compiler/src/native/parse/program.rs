@@ -10,6 +10,7 @@ use super::super::address::Address;
 use super::super::attention::{Attention, Block};
 use super::super::blocks::ProductBlocks;
 use super::super::direct::{Direct, Form};
+use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeOutput, NativeProgram, Position};
 use super::super::reduction::Reduction;
@@ -119,6 +120,7 @@ impl Cursor<'_> {
         let word = self.word();
         Ok(match word {
             "pointwise" => Implementation::Pointwise,
+            "pieces" => Implementation::Pieces(self.pieces()?),
             "winograd" => Implementation::Winograd(Box::new(self.winograd(variables)?)),
             "product" => Implementation::Product(Box::new(self.product(variables)?)),
             "direct" => Implementation::Direct(Box::new(self.direct(variables)?)),
@@ -127,6 +129,16 @@ impl Cursor<'_> {
             "attention" => Implementation::Attention(Box::new(self.attention()?)),
             _ => return Err(format!("`{word}` is not an implementation")),
         })
+    }
+
+    fn pieces(&mut self) -> Parsed<Vec<Piece>> {
+        self.expect("{")?;
+        let mut pieces = Vec::new();
+        while self.eat("of ") {
+            pieces.push(Piece { operands: self.numbers()?, program: self.native()? });
+        }
+        self.expect("}")?;
+        Ok(pieces)
     }
 
     /// Reads a number after `word`.

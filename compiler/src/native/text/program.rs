@@ -5,6 +5,7 @@ use std::fmt;
 use super::super::address::Address;
 use super::super::attention::{Attention, Block};
 use super::super::direct::Direct;
+use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeOutput, NativeProgram, Position};
 use super::super::reduction::Reduction;
@@ -44,6 +45,13 @@ impl fmt::Display for NativeProgram {
         let axes = self.variables.axes;
         match &self.implementation {
             Implementation::Pointwise => writeln!(f, "pointwise")?,
+            Implementation::Pieces(pieces) => {
+                writeln!(f, "pieces {{")?;
+                pieces
+                    .iter()
+                    .try_for_each(|piece| writeln!(f, "        {}", indented(piece, 2)))?;
+                writeln!(f, "    }}")?;
+            }
             Implementation::Winograd(winograd) => writeln!(f, "{}", winograd.text(axes))?,
             Implementation::Product(product) => writeln!(f, "{}", product.text(axes))?,
             Implementation::Direct(direct) => writeln!(f, "{}", direct.text(axes))?,
@@ -209,6 +217,12 @@ impl Attention {
         let mut lines = vec![format!("attention [{}] {{", of_rows.join(", "))];
         lines.extend(self.blocks.iter().map(|block| indented(block, 2)));
         lines.join("\n        ") + "\n    }"
+    }
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "of {:?} {}", self.operands, self.program)
     }
 }
 

@@ -8,6 +8,7 @@ use super::super::address::Address;
 use super::super::attention::{Attention, Block};
 use super::super::blocks::{MOST_AT_ONCE, PANEL_ROW_BYTES};
 use super::super::direct::Direct;
+use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeProgram, Position};
 use super::super::reduction::Reduction;
@@ -29,6 +30,7 @@ impl NativeProgram {
         self.tape(&self.epilogue)?;
         match &self.implementation {
             Implementation::Pointwise => {}
+            Implementation::Pieces(pieces) => return self.pieces(pieces),
             Implementation::Winograd(winograd) => self.winograd(winograd)?,
             Implementation::Product(product) => self.product(product)?,
             Implementation::Direct(direct) => self.direct(direct)?,
@@ -191,6 +193,26 @@ impl NativeProgram {
             _ => false,
         };
         ensure(typed, || "a body of other types".into())
+    }
+
+    fn pieces(&self, pieces: &[Piece]) -> Checked {
+        let mut places = 0usize;
+        for Piece { operands, program } in pieces {
+            program.verify()?;
+            places = places.saturating_add(program.places());
+            let of_whole = operands.iter().map(|&number| self.operands.get(number));
+            let reads = of_whole.eq(program.operands.iter().map(Some));
+            let types = |program: &Self| {
+                program.outputs.iter().map(|output| output.ty.clone()).collect::<Vec<_>>()
+            };
+            ensure(reads && types(program) == types(self), || {
+                "a piece with other tensors than the whole".into()
+            })?;
+            ensure(matches!(program.implementation, Implementation::Pointwise), || {
+                "a piece that is not pointwise".into()
+            })?;
+        }
+        ensure(places == self.places(), || "pieces of more or fewer places".into())
     }
 
     fn attention(&self, attention: &Attention) -> Checked {

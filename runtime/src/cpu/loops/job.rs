@@ -229,20 +229,30 @@ impl<'a> Job<'a> {
         let unit = self.epilogue.row_length.unwrap_or(1);
         // A long program takes long to set up, so its pieces keep a minimum number of points.
         let work = (self.epilogue.operations + 1).min(LONGEST);
-        let past = self.program.bypass;
-        let machine = || {
-            let mut machine = self.finisher();
-            machine.past = past;
-            machine
-        };
+        let machine = || self.streamer();
         parallel(places.start / unit..places.end / unit, work * unit, machine, |machine, units| {
-            let places = units.start * unit..units.end * unit;
             // SAFETY: `parallel` gives each place to one thread.
-            self.epilogue.chunks(places).for_each(|chunk| unsafe { self.finish(machine, chunk) });
-            if past {
-                strip::fence();
-            }
+            unsafe { self.stream(machine, units.start * unit..units.end * unit) };
         });
+    }
+
+    /// Creates a thread's machine for [`Job::stream`].
+    pub fn streamer(&self) -> Machine<'a> {
+        let mut machine = self.finisher();
+        machine.past = self.program.bypass;
+        machine
+    }
+
+    /// Computes some places of a nest without aggregation: whole rows, if the tape has rows.
+    ///
+    /// # Safety
+    /// - Each place must be computed by one thread only.
+    pub unsafe fn stream(&self, machine: &mut Machine, places: Range<usize>) {
+        // SAFETY: the contract is the same.
+        self.epilogue.chunks(places).for_each(|chunk| unsafe { self.finish(machine, chunk) });
+        if machine.past {
+            strip::fence();
+        }
     }
 }
 

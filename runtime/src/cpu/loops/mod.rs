@@ -3,9 +3,9 @@
 //! [`walk`] follows affine addresses through points. A [`runner`] has a tape of the compiler
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
-//! aggregation, and the epilogue of every other; [`reduction`] aggregates, and [`elements`] does so
-//! where there is nothing to compute before; [`scatter`] aggregates at places known only at run
-//! time.
+//! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
+//! aggregates, and [`elements`] does so where there is nothing to compute before; [`scatter`]
+//! aggregates at places known only at run time.
 
 pub mod elements;
 #[cfg_attr(
@@ -17,6 +17,8 @@ pub mod fused;
 pub mod job;
 #[expect(unsafe_code, reason = "chains read and write at addresses, and results go to outputs")]
 pub mod machine;
+#[expect(unsafe_code, reason = "threads write parts of one output")]
+pub mod pieces;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod reduction;
 pub mod runner;

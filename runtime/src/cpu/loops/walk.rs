@@ -90,11 +90,16 @@ impl Walker {
         let most = if lines.derived.is_empty() { most } else { 1 };
         let end = start + length;
         let mut position = start;
+        // The first piece may start within a run.
+        let mut skipped = start % lines.run;
+        let mut is_known = false;
         self.locate(space, position);
         while position < end {
-            self.evaluate(lines);
-            let point = &mut self.point;
-            let piece = (lines.run - position % lines.run).min(end - position);
+            if !is_known {
+                self.evaluate(lines);
+            }
+            let Self { point, values, .. } = self;
+            let piece = (lines.run - skipped).min(end - position);
             let mut pieces = 1;
             if let Some(axis) =
                 lines.outer.checked_sub(1).filter(|_| most > 1 && piece == lines.run)
@@ -104,14 +109,24 @@ impl Walker {
                 pieces = ((end - position) / piece).min(left).min(most);
                 *variable += pieces as i64 - 1;
             }
-            visit(Piece { at: position - start, length: piece, values: &self.values }, pieces);
+            visit(Piece { at: position - start, length: piece, values }, pieces);
             position += pieces * piece;
             // Moves on to the next piece: inner axes restart at 0, outer ones count up.
-            point[space.first + lines.outer..space.first + space.extents.len()].fill(0);
+            is_known = skipped == 0 && lines.derived.is_empty();
+            if skipped > 0 {
+                point[space.first + lines.outer..space.first + space.extents.len()].fill(0);
+                skipped = 0;
+            }
             for axis in (0..lines.outer).rev() {
                 let variable = &mut point[space.first + axis];
                 *variable += 1;
+                is_known &= axis + 1 == lines.outer;
                 if *variable < space.extents[axis] as i64 {
+                    // The values only move on beside the piece.
+                    let moved = values.iter_mut().zip(&lines.beside).filter(|_| is_known);
+                    moved.for_each(|(value, step)| {
+                        *value = value.wrapping_add(step.wrapping_mul(pieces as i64))
+                    });
                     break;
                 }
                 *variable = 0;

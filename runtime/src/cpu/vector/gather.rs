@@ -59,6 +59,48 @@ vectorised! {
 }
 
 vectorised! {
+    /// Gathers the rows `out[i][j] = data[start + i * steps[0] + moves[i] + j * steps[1]]`, or 0 if
+    /// there is no such element. There are as many rows as moves.
+    pub fn gather_rows<T: Number>(data: &[T], start: i64, steps: [i64; 2], moves: &[i64], out: &mut [T]) {
+        /// Copies rows of `N` elements, which fit into few registers.
+        #[inline(always)]
+        fn short<T: Number, const N: usize>(data: &[T], start: i64, steps: [i64; 2], moves: &[i64], out: &mut [T]) {
+            let (rows, _) = out.as_chunks_mut::<N>();
+            for (i, (out, by)) in rows.iter_mut().zip(moves).enumerate() {
+                let from = start.wrapping_add(i as i64 * steps[0]).wrapping_add(*by);
+                match data.get(from as usize..).and_then(|data| data.first_chunk::<N>()) {
+                    Some(row) => *out = *row,
+                    None => one(data, from, 1, out),
+                }
+            }
+        }
+        /// Gathers one row, element by element.
+        #[inline(always)]
+        fn one<T: Number>(data: &[T], from: i64, step: i64, out: &mut [T]) {
+            for (j, out) in out.iter_mut().enumerate() {
+                // A negative address becomes greater than any length.
+                *out = data.get(from.wrapping_add(j as i64 * step) as usize).copied().unwrap_or_default();
+            }
+        }
+        let row = out.len() / moves.len().max(1);
+        match (steps[1], row) {
+            (1, 2) => return short::<T, 2>(data, start, steps, moves, out),
+            (1, 4) => return short::<T, 4>(data, start, steps, moves, out),
+            (1, 8) => return short::<T, 8>(data, start, steps, moves, out),
+            (1, 16) => return short::<T, 16>(data, start, steps, moves, out),
+            _ => {}
+        }
+        for (i, (out, by)) in out.chunks_exact_mut(row.max(1)).zip(moves).enumerate() {
+            let from = start.wrapping_add(i as i64 * steps[0]).wrapping_add(*by);
+            match data.get(from as usize..).and_then(|data| data.get(..row)) {
+                Some(row) if steps[1] == 1 => out.copy_from_slice(row),
+                _ => one(data, from, steps[1], out),
+            }
+        }
+    }
+}
+
+vectorised! {
     /// Gathers `out[i * columns + j] = data[start + i + j * step]`, in whole rows. A few columns
     /// are read at a time: caches hold only few lines whose distance is a power of 2.
     pub fn exchange<T: Number>(data: &[T], start: usize, step: usize, columns: usize, out: &mut [T]) {

@@ -188,8 +188,18 @@ conversions! {
 /// Converts `a` to another type, as [`tile_compiler::dtype::Scalar::cast`] does: by way of a type
 /// that holds every value of the first one.
 pub fn cast<A: Number, B: Number>(a: &[A], out: &mut [B]) {
+    const fn is_f32<T: Number>() -> bool {
+        T::NARROW_FLOAT && size_of::<T>() == size_of::<f32>()
+    }
+    let fits_f32 = A::NARROW_FLOAT || (B::FLOAT && size_of::<A>() <= 2);
+    if fits_f32 && is_f32::<B>() {
+        return to_f32(a, bytemuck::cast_slice_mut(out));
+    }
+    if is_f32::<A>() {
+        return from_f32(bytemuck::cast_slice(a), out);
+    }
     for (a, out) in a.chunks(256).zip(out.chunks_mut(256)) {
-        if A::NARROW_FLOAT {
+        if fits_f32 {
             let mut wide = [0.0; 256];
             to_f32(a, &mut wide);
             from_f32(&wide, out);

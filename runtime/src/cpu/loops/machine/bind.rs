@@ -65,8 +65,12 @@ impl Machine<'_> {
         bench.memory.clear();
         // Goes row by row only if a value has one element for each row.
         let is_of_rows = |value: Value| matches!(self.at[value], At::OfRows(_));
-        let by_row =
-            |step: &Move| matches!(step, Move::Aggregate(..)) || step.reads().any(is_of_rows);
+        let by_row = |step: &Move| match step {
+            Move::Aggregate(..) => true,
+            // The condition is expanded to all points.
+            Move::Replace { by, .. } => is_of_rows(*by),
+            _ => step.reads().any(is_of_rows),
+        };
         let rows =
             if is_of_rows(chain.from) || chain.moves.iter().any(by_row) { self.rows } else { 1 };
         // A move has at most two places here. Their addresses are handed out while more are added.
@@ -114,8 +118,8 @@ impl Machine<'_> {
                 }
             },
             Move::Replace { condition, when, by } => {
-                if self.is_uniform(condition) {
-                    if (self.value::<Bool>(condition)[0].0 != 0) == when {
+                if let Some(holds) = self.decided(condition) {
+                    if holds == when {
                         let by = self.place::<f32>(by, bench);
                         bench.push(Code::Take, by, ChunkPointer::NONE);
                     }

@@ -132,9 +132,12 @@ impl Machine<'_> {
         }
         let row = length / self.rows;
         if self.rows > 1 && step == 0 && lines.run.is_multiple_of(row) && whole {
-            self.walker.walk(space, lines, start, length, |piece| {
-                out[piece.at / row..][..piece.length / row]
-                    .fill(data[(piece.values[0] - first) as usize]);
+            // Several pieces are rows, one of each element.
+            let most = if lines.run == row { usize::MAX } else { 1 };
+            self.walker.walk_tables(space, lines, start, length, most, |piece, pieces| {
+                let out = &mut out[piece.at / row..][..pieces * piece.length / row];
+                let step = if pieces > 1 { lines.beside[0] } else { 0 };
+                vector::gather_strided(data, piece.values[0] - first, step, out);
             });
             return self.rows;
         }
@@ -154,9 +157,8 @@ impl Machine<'_> {
         self.walker.walk(space, lines, start, length, |piece| {
             let part = source.part(&piece);
             let out = &mut out[piece.at..][..piece.length];
-            if part.len() < out.len() {
-                out.fill(T::default());
-            }
+            out[..part.start].fill(T::default());
+            out[part.end..].fill(T::default());
             if !part.is_empty() {
                 let from = piece.values[0] + part.start as i64 * step - first;
                 vector::gather_strided(data, from, step, &mut out[part]);
@@ -224,6 +226,13 @@ impl Machine<'_> {
                 return length;
             }
         }
+        let row = length / self.rows;
+        let of_rows = |(index, ..): &&(Value, DType, i64)| matches!(self.at[*index], At::OfRows(_));
+        let has_rows = self.rows > 1 && lines.run.is_multiple_of(row);
+        if whole && has_rows && indices.iter().all(of_rows) {
+            self.load_rows(source, start, moved - first, &indices, out);
+            return length;
+        }
         let mut moves = std::mem::take(&mut self.moves);
         moves.clear();
         moves.resize(length, moved - first);
@@ -248,5 +257,38 @@ impl Machine<'_> {
         });
         self.moves = moves;
         length
+    }
+
+    /// Reads a chunk of whole rows. Run-time indices move all of them by `moved` elements, and each
+    /// by its own `indices`.
+    fn load_rows<T: Number>(
+        &mut self,
+        source: Source<T>,
+        start: usize,
+        moved: i64,
+        indices: &[&(Value, DType, i64)],
+        out: &mut [T],
+    ) {
+        let Source { data, lines, .. } = source;
+        let (length, row) = (out.len(), out.len() / self.rows);
+        let mut moves = std::mem::take(&mut self.moves);
+        moves.clear();
+        moves.resize(self.rows, moved);
+        for (index, dtype, stride) in indices {
+            typed!(*dtype, D => {
+                moves.iter_mut().zip(self.distinct::<D>(*index)).for_each(|(to, index)| {
+                    *to = to.wrapping_add(index.to_i64().wrapping_mul(*stride));
+                });
+            });
+        }
+        let (step, is_row) = (lines.steps[0], lines.run == row);
+        let between = if is_row { lines.beside[0] } else { step.wrapping_mul(row as i64) };
+        let most = if is_row { usize::MAX } else { 1 };
+        self.walker.walk_tables(&self.tape.space, lines, start, length, most, |piece, pieces| {
+            let out = &mut out[piece.at..][..pieces * piece.length];
+            let moves = &moves[piece.at / row..][..out.len() / row];
+            vector::gather_rows(data, piece.values[0], [between, step], moves, out);
+        });
+        self.moves = moves;
     }
 }

@@ -216,32 +216,28 @@ impl<'t> Machine<'t> {
                 continue;
             }
             // Only the last step may write to its sink: earlier results may be uniform, and later
-            // steps need to know that. A load writes all elements only if they are apart; otherwise
-            // it may be read in place, or be one element.
-            let makes_all = match &step.action {
-                Action::Load(reader) => {
-                    reader.dynamic.is_empty() && !matches!(reader.offset.steps[0], 0 | 1)
-                }
-                _ => true,
-            };
-            let stores = number + 1 == tape.steps.len() && makes_all;
+            // steps need to know that.
+            let stores = number + 1 == tape.steps.len();
             let sink = self.sink(step.value).filter(|sink| stores && !sink.is_read);
             if let Some(&Sink { place, bytes, .. }) = sink {
                 // SAFETY: the sink has `bytes` bytes, which only this machine uses, by the contract
                 // of `add_sink`. The step reads none of them: the overwritten operand is not read
                 // (`is_read`), and values stored there before the result are read by chains only.
                 let out = unsafe { std::slice::from_raw_parts_mut(place.start, bytes) };
-                let made = self.step(step, start, out);
-                spread(tape.dtypes[step.value], out, made, length);
                 self.at[step.value] = At::Own(place);
+                let made = self.step(step, start, out);
+                // A load may be read in place instead.
+                if matches!(self.at[step.value], At::Own(_)) {
+                    spread(tape.dtypes[step.value], out, made, length);
+                }
                 continue;
             }
             if let Action::Select(c, a, b) = step.action
-                && self.is_uniform(c)
+                && let Some(holds) = self.decided(c)
             {
                 // A choice for the whole chunk aliases the chosen value, whose register the tape
                 // keeps for as long.
-                let chosen = self.at[if self.value::<Bool>(c)[0].0 != 0 { a } else { b }];
+                let chosen = self.at[if holds { a } else { b }];
                 if !matches!(chosen, At::OfRows(_)) {
                     self.at[step.value] = chosen;
                     continue;
@@ -276,6 +272,14 @@ impl<'t> Machine<'t> {
     fn step(&mut self, step: &TapeStep, start: usize, out: &mut [u8]) -> usize {
         let tape = self.tape;
         let dtype = tape.dtypes[step.value];
+        if let Action::Select(c, a, b) = &step.action
+            && let Some(holds) = self.decided(*c)
+        {
+            let chosen = if holds { *a } else { *b };
+            let length = self.together(&[chosen]);
+            typed!(dtype, T => elements_mut::<T>(out)[..length].copy_from_slice(&self.value(chosen)[..length]));
+            return length;
+        }
         let length = match &step.action {
             Action::Load(reader) => {
                 let length = self.length;
@@ -294,12 +298,6 @@ impl<'t> Machine<'t> {
                 self.together(&[*a, *b])
             }
             Action::Compare(_, a, b) => self.together(&[*a, *b]),
-            Action::Select(c, a, b) if self.is_uniform(*c) => {
-                let chosen = if self.value::<Bool>(*c)[0].0 != 0 { *a } else { *b };
-                let length = self.together(&[chosen]);
-                typed!(dtype, T => elements_mut::<T>(out)[..length].copy_from_slice(&self.value(chosen)[..length]));
-                return length;
-            }
             Action::Select(c, a, b) => self.together(&[*c, *a, *b]),
         };
         macro_rules! value {
@@ -359,6 +357,15 @@ impl<'t> Machine<'t> {
 
     fn is_uniform(&self, value: Value) -> bool {
         matches!(self.at[value], At::Uniform(..))
+    }
+
+    /// Returns a condition's value if it is known to be the same for the whole chunk.
+    fn decided(&self, condition: Value) -> Option<bool> {
+        if !matches!(self.at[condition], At::Uniform(..) | At::OfRows(_)) {
+            return None;
+        }
+        let (first, others) = self.distinct::<Bool>(condition).split_first()?;
+        others.iter().all(|other| other == first).then_some(first.0 != 0)
     }
 
     /// Returns the number of a value's elements: 1, one for each row, or one for each point.
