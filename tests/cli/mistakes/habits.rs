@@ -167,13 +167,13 @@ pub const MISTAKES: &[Mistake] = &[
         "axes from 0 for a layer",
         Text("model Net(X[N, 3, 4]) -> (Y) { Y = X |> Permute([1, 0]); }\n"),
         "check net.tile",
-        &["`dims` counts the axes of a sample from 1, as in `Permute([2, 1])`, and is [1, 0]"],
+        &["`dims` counts the axes of a sample from 1 to 2, and has 0"],
     ),
     (
         "a sum by an augmented assignment",
         Text("function f(X[N, M]) -> (Y) { Y[i: N] += X[i, j]; }\n"),
         "check net.tile",
-        &["unknown operator `+=`"],
+        &["unknown operator `+=`", "as in `Y[i: N] = +(X[i, j]);`"],
     ),
     (
         "shifts for layers",
