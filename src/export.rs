@@ -56,8 +56,8 @@ pub fn export(arguments: &Export, terminal: &Terminal) -> Result<(), Failure> {
         let builder = sized.fold(builder, |builder, (name, size)| builder.dim(name, size));
         builder.build().map_err(failed)
     };
-    // Windows must fit into the assumed sizes. `check_open_sizes` ensures that weights do not depend
-    // on them.
+    // Windows must fit into the assumed sizes. `check_open_sizes` ensures that weights do not
+    // depend on them.
     let mut session = build(ASSUMED_SIZES[0]);
     for size in &ASSUMED_SIZES[1..] {
         session = session.or_else(|first| build(*size).map_err(|_| first));

@@ -141,7 +141,7 @@ fn a_layer_of_one_model_in_turn_is_frozen() {
     let frozen = format!("{data} --weights @one.npz --freeze head --freeze generator.dense");
     case.run("train", &format!("{frozen} --save @two.npz")).ok();
     let layer = |file: &str, path: &str| {
-        let mut file = WeightsFile::open(&case.folder.join(file)).unwrap();
+        let mut file = WeightsFile::open(case.folder.join(file)).unwrap();
         let number = file.tensors().iter().position(|(name, _)| name == path).unwrap();
         file.read(number).unwrap()
     };
