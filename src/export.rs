@@ -6,17 +6,13 @@ use std::path::PathBuf;
 use tile_compiler::lower::{Bindings, lower};
 use tile_lang::ast::Function;
 use tile_runtime::Device;
-use tile_runtime::weights::KerasModel;
+use tile_runtime::weights::{ASSUMED_SIZES, KerasModel};
 
 use crate::arguments::assume_sizes;
 use crate::inputs::Inputs;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::weights::WeightsOptions;
-
-/// The sizes to assume for the sizes that a model leaves open. Weights do not depend on them, as
-/// [`check_open_sizes`] ensures.
-const ASSUMED: [usize; 3] = [64, 224, 7];
 
 #[derive(clap::Args)]
 pub struct Export {
@@ -60,9 +56,10 @@ pub fn export(arguments: &Export, terminal: &Terminal) -> Result<(), Failure> {
         let builder = sized.fold(builder, |builder, (name, size)| builder.dim(name, size));
         builder.build().map_err(failed)
     };
-    // Windows must fit into the assumed sizes.
-    let mut session = build(ASSUMED[0]);
-    for size in &ASSUMED[1..] {
+    // Windows must fit into the assumed sizes. `check_open_sizes` ensures that weights do not
+    // depend on them.
+    let mut session = build(ASSUMED_SIZES[0]);
+    for size in &ASSUMED_SIZES[1..] {
         session = session.or_else(|first| build(*size).map_err(|_| first));
     }
     let mut session = session?;
@@ -92,17 +89,17 @@ fn check_open_sizes(
 ) -> Result<(), Failure> {
     let weights = |sizes: &dyn Fn(&str) -> usize| {
         let mut assumed = bindings.clone();
-        for name in assume_sizes(function, &mut assumed, ASSUMED[0]) {
+        for name in assume_sizes(function, &mut assumed, ASSUMED_SIZES[0]) {
             let size = sizes(&name);
             assumed.sizes.insert(name, size);
         }
         let network = lower(source.model.program(), entry, &assumed).ok()?;
         Some(network.weights.into_iter().map(|weight| (weight.path, weight.ty)).collect::<Vec<_>>())
     };
-    let first = ASSUMED.iter().find_map(|&size| Some((size, weights(&|_| size)?)));
+    let first = ASSUMED_SIZES.iter().find_map(|&size| Some((size, weights(&|_| size)?)));
     let Some((size, expected)) = first else { return Ok(()) };
     for open in assume_sizes(function, &mut bindings.clone(), size) {
-        let others = [size + 1].into_iter().chain(ASSUMED).filter(|other| *other != size);
+        let others = [size + 1].into_iter().chain(ASSUMED_SIZES).filter(|other| *other != size);
         let found = others
             .map(|other| weights(&|name: &str| if name == open { other } else { size }))
             .find_map(|found| found);

@@ -4,6 +4,7 @@
 use std::fs;
 
 use serde_json::Value;
+use tile_runtime::weights::WeightsFile;
 
 use crate::points::Points;
 use crate::tilec::{empty_folder, tilec};
@@ -123,6 +124,38 @@ fn check_and_summary_show_models_in_turn() {
     let summary = case.run("summary", "--entry Discriminate").ok();
     assert!(summary.text().contains("discriminator (Discriminator)"), "{}", summary.text());
     assert!(summary.text().contains(" Memory of a training step"), "{}", summary.text());
+}
+
+/// A path that is frozen is one of a model among several.
+#[test]
+fn a_layer_of_one_model_in_turn_is_frozen() {
+    let case = points("in_turn_frozen");
+    let heads = PROGRAM.replacen(
+        "Fake = discriminator(Point);\n}",
+        "Fake = discriminator(Point) |> Dense(1, name = \"head\");\n}",
+        1,
+    );
+    fs::write(case.folder.join("points.tile"), heads).unwrap();
+    let data = "--data @points.csv --epochs 1 --seed 1";
+    case.run("train", &format!("{data} --save @one.npz")).ok();
+    let frozen = format!("{data} --weights @one.npz --freeze head --freeze generator.dense");
+    case.run("train", &format!("{frozen} --save @two.npz")).ok();
+    let layer = |file: &str, path: &str| {
+        let mut file = WeightsFile::open(case.folder.join(file)).unwrap();
+        let number = file.tensors().iter().position(|(name, _)| name == path).unwrap();
+        file.read(number).unwrap()
+    };
+    for (path, is_frozen) in [
+        ("head.Kernel", true),
+        ("generator.dense.Kernel", true),
+        ("generator.dense_1.Kernel", false),
+    ] {
+        assert_eq!(layer("one.npz", path) == layer("two.npz", path), is_frozen, "{path}");
+    }
+    let run = case.run("train", &format!("{data} --freeze hed"));
+    assert_eq!(run.code, 1, "{}", run.err);
+    let error = "cannot freeze `hed`: no model that is trained has such a layer or weight";
+    assert!(run.err.contains(error), "{}", run.err);
 }
 
 /// The example learns from pictures of 28 x 28 points in MNIST's format.

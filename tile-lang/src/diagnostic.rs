@@ -101,3 +101,8 @@ impl Diagnostic {
         self.severity == Severity::Error
     }
 }
+
+/// Formats a number of axes: `1 axis`, `2 axes`.
+pub fn axes(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "axis" } else { "axes" })
+}

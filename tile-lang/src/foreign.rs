@@ -48,9 +48,11 @@ const MARKS: &[(&str, &str, Token<'static>)] = &[
 ];
 
 /// Returns the meaning of a text that no rule of the lexer accepts, or only its rule for foreign
-/// text. `before` is the token that ends where the text starts, if there is one, with its text.
+/// text. `last` is the token before it, and `before` the same with its text, if it ends where the
+/// text starts.
 pub(crate) fn meaning<'s>(
     text: &'s str,
+    last: Option<Token<'s>>,
     before: Option<(Token<'s>, &'s str)>,
 ) -> Option<Foreign<'s>> {
     let foreign = |message: String, help: &str, meant| {
@@ -62,7 +64,12 @@ pub(crate) fn meaning<'s>(
     let operator =
         text.strip_suffix('=').filter(|operator| ["+", "-", "*", "/"].contains(operator));
     if let Some(operator) = operator {
-        let help = format!("write `Z = Y {operator} …`, with a name of its own for the new value");
+        let help = match (last, operator) {
+            (Some(Token::BracketClose), "+" | "*") => format!(
+                "`{operator}(…)` aggregates along the other indices, as in `Y[i: N] = {operator}(X[i, j]);`"
+            ),
+            _ => format!("write `Z = Y {operator} …`, with a name of its own for the new value"),
+        };
         return foreign(format!("unknown operator `{text}`"), &help, Some(Token::Assign));
     }
     match text.chars().next()? {

@@ -210,9 +210,11 @@ pub fn tokenize(source: &str, base: u32) -> Tokens<'_> {
 impl<'s> Tokens<'s> {
     /// Reports a text of another language, and goes on with the token that it stands for.
     fn foreign(&mut self, source: &'s str, base: u32, text: &'s str, span: Span) {
-        let before = self.tokens.last().filter(|(_, before)| before.end == span.start);
+        let last = self.tokens.last();
+        let before = last.filter(|(_, before)| before.end == span.start);
         let before = before.map(|(token, place)| (*token, place.of(source, base)));
-        let Some(Foreign { message, help, meant }) = foreign::meaning(text, before) else {
+        let last = last.map(|(token, _)| *token);
+        let Some(Foreign { message, help, meant }) = foreign::meaning(text, last, before) else {
             return self.invalid(LexError::Character, text, span);
         };
         // Only the first one of many comments is reported.

@@ -68,6 +68,8 @@ pub(crate) fn parse_at(source: &str, base: u32, budget: &Budget) -> Parsed {
         return stopped(exceeded.at(start));
     }
     let mut diagnostics = lexed.diagnostics;
+    let place = |error: &Diagnostic| error.labels.first().map(|label| label.span);
+    let places = diagnostics.iter().filter_map(place).collect();
     if let Some(place) = too_many_blocks(&lexed.tokens) {
         let message = format!("expected at most {MAX_BLOCKS} nested blocks");
         diagnostics.push(Diagnostic::error("E0004", place, message));
@@ -90,6 +92,7 @@ pub(crate) fn parse_at(source: &str, base: u32, budget: &Budget) -> Parsed {
         budget,
         diagnostics,
         deep_reported: false,
+        lexed: places,
         last_error: None,
     };
     let located = tokens.iter().map(|(token, span)| Ok((span.start, *token, span.end)));
@@ -211,6 +214,8 @@ pub(crate) struct Context<'s> {
     diagnostics: Vec<Diagnostic>,
     /// True after the first error about depth. Only one is reported.
     deep_reported: bool,
+    /// The places of the lexer's errors.
+    lexed: Vec<Span>,
     /// The place of the last syntax error.
     last_error: Option<Span>,
 }
@@ -348,6 +353,14 @@ impl<'s> Context<'s> {
         Function { kind, name, parameters, inputs, outputs, body, span }
     }
 
+    /// Reports a `train` block without the name of a model. `span` is the keyword's.
+    pub fn nameless_train(&mut self, span: Span) {
+        let error =
+            Diagnostic::error("E0003", span.after(), "expected the name of a model after `train`");
+        self.diagnostics
+            .push(error.help("name the model that is trained, as in `train Net { … }`"));
+    }
+
     /// Builds an expression over parts of height `below`. An expression that would be too deep
     /// becomes [`ExprKind::Error`].
     fn node(&mut self, kind: ExprKind, span: Span, below: u32) -> Tall {
@@ -427,7 +440,10 @@ impl<'s> Context<'s> {
         // A second error in one line of a statement mostly follows from the first.
         let start = at - statement.len();
         let start = start.checked_sub(1).map_or(self.base, |before| self.tokens[before].1.start);
-        let last = self.last_error.replace(place).filter(|last| last.start >= start);
+        let foreign = self.lexed.partition_point(|lexed| lexed.start < place.start);
+        let foreign = foreign.checked_sub(1).map(|foreign| self.lexed[foreign]);
+        let last = self.last_error.replace(place).max(foreign);
+        let last = last.filter(|last| last.start >= start);
         if last.is_some_and(|last| !self.text(last.to(place)).contains('\n')) {
             return;
         }

@@ -3,12 +3,12 @@
 use tile_lang::Budget;
 use tile_lang::ast::{self, BinaryOp as Operator, Expr, ExprKind, Ident, UnaryOp as Sign};
 use tile_lang::builtin::Builtin;
-use tile_lang::diagnostic::Diagnostic;
+use tile_lang::diagnostic::{Diagnostic, axes};
 use tile_lang::span::Span;
 
 use super::expression::{Evaluator, Label, Lowered, Spans, Target};
 use super::indices::{Variables, overflow};
-use super::scope::{Scope, axes};
+use super::scope::Scope;
 use super::value::{List, Value};
 use crate::affine::{Affine, RationalAffine};
 use crate::dtype::{DType, Scalar};

@@ -61,7 +61,7 @@ const MAX_DEPTH: u32 = 600;
 
 /// Returns whether `path` is one of `wholes` or lies below one of them. In these, `*` stands for
 /// any characters: `encoder.*.Bias`.
-pub(super) fn is_part_of(path: &str, wholes: &[String]) -> bool {
+pub fn is_part_of(path: &str, wholes: &[String]) -> bool {
     wholes.iter().any(|whole| covers(whole, path))
 }
 

@@ -71,6 +71,7 @@ mod weights;
 
 pub use assume::check_assuming;
 pub use calls::{Calls, Passed};
+pub use expression::is_part_of;
 pub use network::{Expected, InputRange, Layer, Network, Role, Weight, WeightKind};
 pub use target::Lowered;
 pub use train::{Settings, Targets, place_of as place_of_setting, settings, train};

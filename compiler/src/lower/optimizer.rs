@@ -28,7 +28,9 @@ impl<'p> StepBuilder<'p, '_> {
                 .help(help));
         };
         let weights: Vec<Weight> = self.evaluator.target.network.weights[..of_model].to_vec();
-        self.check_paths("frozen", &self.evaluator.frozen, &weights)?;
+        let frozen = &self.evaluator.frozen;
+        let elsewhere = if self.targets.frozen_elsewhere { self.targets.frozen.len() } else { 0 };
+        self.check_paths("frozen", &frozen[..frozen.len() - elsewhere], &weights)?;
         self.check_paths("trained", &self.evaluator.trained, &weights)?;
         let is_trained = |weight: &&Weight| {
             weight.kind == WeightKind::Param && !self.evaluator.stays(&weight.path)

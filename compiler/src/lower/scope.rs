@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tile_lang::ast::{DimKind, Function, Input};
-use tile_lang::diagnostic::Diagnostic;
+use tile_lang::diagnostic::{Diagnostic, axes};
 use tile_lang::span::Span;
 
 use super::constant::Constant;
@@ -115,9 +115,4 @@ impl<'p, E: Clone> Scope<'p, E> {
         }
         Ok(())
     }
-}
-
-/// Formats a number of axes: `1 axis`, `2 axes`.
-pub(super) fn axes(count: usize) -> String {
-    format!("{count} {}", if count == 1 { "axis" } else { "axes" })
 }

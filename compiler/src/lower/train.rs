@@ -65,6 +65,8 @@ pub struct Targets {
     pub weights: Option<Vec<usize>>,
     /// The paths of frozen layers and weights, in addition to those that the block names.
     pub frozen: Vec<String>,
+    /// True if a path of `frozen` may be one of another model, which is trained in turn.
+    pub frozen_elsewhere: bool,
     /// The number of samples, for a step without inputs and targets.
     pub samples: Option<usize>,
 }

@@ -24,6 +24,9 @@ struct Table {
     starts: Vec<u64>,
 }
 
+/// The names that columns of targets usually have.
+const USUAL_TARGETS: [&str; 3] = ["label", "target", "y"];
+
 /// The samples of a file. A sample is named by its line.
 #[derive(Debug)]
 pub struct TableSamples {
@@ -31,6 +34,8 @@ pub struct TableSamples {
     path: PathBuf,
     starts: Vec<u64>,
     columns: TableColumns,
+    /// True if the target is the last column because none has a usual name.
+    has_last_target: bool,
 }
 
 impl TableSamples {
@@ -55,6 +60,13 @@ impl Dataset for TableSamples {
 
     fn whole_column(&self, column: usize) -> Option<Cow<'_, Tensor>> {
         self.arrays.whole_column(column)
+    }
+
+    fn origin_of_targets(&self) -> Option<String> {
+        let target = self.columns.target.as_ref().filter(|_| self.has_last_target)?;
+        Some(format!(
+            "the targets are the last column, `{target}`, because no column is called `label`"
+        ))
     }
 
     fn place(&self, sample: usize) -> String {
@@ -144,7 +156,8 @@ impl Table {
         let y = || if column("x").is_none() { column("y") } else { None };
         let weight = column("sample_weight");
         let last = || (0..self.header.len()).rev().find(|number| Some(*number) != weight);
-        let target = column("label").or_else(|| column("target")).or_else(y).or_else(last);
+        let [label, target, _] = USUAL_TARGETS;
+        let target = column(label).or_else(|| column(target)).or_else(y).or_else(last);
         let is_input = |number: &usize| Some(*number) != target && Some(*number) != weight;
         Roles { inputs: (0..self.header.len()).filter(is_input).collect(), target, weight }
     }
@@ -252,7 +265,12 @@ pub fn read(path: &Path, known: &TableColumns) -> Result<TableSamples, Error> {
         inputs: table.names(&roles.inputs),
         target: table.header.get(target).map(str::to_owned),
     };
-    Ok(TableSamples { arrays, path: path.to_owned(), starts: table.starts, columns })
+    let has_last_target = known.target.is_none()
+        && columns.target.as_ref().is_some_and(|name| {
+            USUAL_TARGETS.iter().all(|usual| !name.eq_ignore_ascii_case(usual))
+        });
+    let (path, starts) = (path.to_owned(), table.starts);
+    Ok(TableSamples { arrays, path, starts, columns, has_last_target })
 }
 
 /// Reads inputs for prediction as f32[rows, columns]: the columns called `columns`. If there are no

@@ -32,6 +32,8 @@ struct Check {
     shape: Vec<usize>,
     /// The column of a row in messages: ` of input `Ids``.
     of_column: String,
+    /// The end of messages: where the targets are from.
+    origin: String,
 }
 
 impl<'a> Checked<'a> {
@@ -59,12 +61,15 @@ impl<'a> Checked<'a> {
                 _ => (name.clone(), format!(" of input `{name}`{place}")),
             };
             let (role, shape) = (column.role, &column.ty.shape);
+            let origin = data.origin_of_targets().filter(|_| role == ColumnRole::Target);
+            let origin = origin.map_or_else(String::new, |origin| format!("; {origin}"));
             let check = |range: &InputRange| Check {
                 column: number,
                 expected: range.expected.clone(),
                 role,
                 shape: shape.clone(),
                 of_column: of_column.clone(),
+                origin: origin.clone(),
             };
             let checks: Vec<Check> =
                 ranges.iter().filter(|range| range.input == input).map(check).collect();
@@ -143,8 +148,8 @@ impl Check {
             }
         };
         let value = shown(values.get(outside));
-        let of_column = &self.of_column;
-        Err(Error::data(format!("{what} {value} in {place}{position}{of_column}: {rule}")))
+        let (of_column, origin) = (&self.of_column, &self.origin);
+        Err(Error::data(format!("{what} {value} in {place}{position}{of_column}: {rule}{origin}")))
     }
 
     /// Formats the position of an element in its sample, if the sample has several.
@@ -184,7 +189,8 @@ pub fn check_input(
     ranges.iter().filter(|range| range.input == name).try_for_each(|range| {
         let shape = values.shape().get(1..).unwrap_or_default().into();
         let (expected, of_column) = (range.expected.clone(), format!(" of input `{name}`"));
-        Check { column: 0, expected, role: ColumnRole::Input, shape, of_column }.run(values, place)
+        let (role, origin) = (ColumnRole::Input, String::new());
+        Check { column: 0, expected, role, shape, of_column, origin }.run(values, place)
     })
 }
 

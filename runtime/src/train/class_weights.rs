@@ -151,6 +151,10 @@ impl Dataset for ClassWeighted<'_> {
         Ok(tensors)
     }
 
+    fn origin_of_targets(&self) -> Option<String> {
+        self.data.origin_of_targets()
+    }
+
     fn place(&self, sample: usize) -> String {
         self.data.place(sample)
     }

@@ -56,6 +56,11 @@ pub trait Dataset: Sync {
         None
     }
 
+    /// Says in messages about targets where they are from, if others may be meant.
+    fn origin_of_targets(&self) -> Option<String> {
+        None
+    }
+
     /// Names a sample in messages: by its file, or as `row 3`.
     fn place(&self, sample: usize) -> String {
         format!("row {sample}")
@@ -178,6 +183,10 @@ impl Dataset for Part<'_> {
             self.samples.get(sample).copied().ok_or_else(missing)
         };
         self.data.batch(&samples.iter().map(number).collect::<Result<Vec<usize>, Error>>()?)
+    }
+
+    fn origin_of_targets(&self) -> Option<String> {
+        self.data.origin_of_targets()
     }
 
     fn place(&self, sample: usize) -> String {

@@ -252,8 +252,12 @@ pub(super) fn network(
     let is_used = |column: &&Column| !predicts || column.role == ColumnRole::Input;
     let used: Vec<Column> = columns.iter().filter(is_used).cloned().collect();
     let mut names = names_of(programs, *number, &used)?.into_iter();
-    let mut targets =
-        Targets { frozen: program.frozen.clone(), samples: Some(*batch), ..Targets::default() };
+    let mut targets = Targets {
+        frozen: program.frozen.clone(),
+        frozen_elsewhere: programs.len() > 1,
+        samples: Some(*batch),
+        ..Targets::default()
+    };
     let mut inputs = Vec::with_capacity(columns.len());
     for column in columns {
         let Column { role, ty, .. } = column;

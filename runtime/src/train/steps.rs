@@ -10,7 +10,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tile_compiler::dtype::DType;
-use tile_compiler::lower::{InputRange, Network, Role, Weight, WeightKind, check_shared};
+use tile_compiler::lower::{
+    InputRange, Network, Role, Weight, WeightKind, check_shared, is_part_of,
+};
 use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::Tensor;
 
@@ -330,6 +332,7 @@ impl CompiledSteps {
         let program = &programs[key.program];
         let (network, inputs) = network(programs, &key)?;
         self.check_shared(programs, key.program, &network.weights)?;
+        check_frozen(programs, &key, &network.weights)?;
         if key.program == 0 {
             self.layers = network.classes();
         }
@@ -412,6 +415,25 @@ impl CompiledSteps {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks that each path that is frozen is one of a model among several. A single model has checked
+/// its own.
+fn check_frozen(programs: &[Program], key: &Key, weights: &[Weight]) -> Result<(), Error> {
+    let program = &programs[key.program];
+    if key.mode != Mode::Train || programs.len() == 1 || program.frozen.is_empty() {
+        return Ok(());
+    }
+    let weights = all_weights(programs, key, weights)?;
+    let is_there = |path: &String| {
+        weights.iter().any(|weight| is_part_of(&weight.path, std::slice::from_ref(path)))
+    };
+    match program.frozen.iter().find(|path| !is_there(path)) {
+        Some(path) => Err(Error::data(format!(
+            "cannot freeze `{path}`: no model that is trained has such a layer or weight"
+        ))),
+        None => Ok(()),
     }
 }
 

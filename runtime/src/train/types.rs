@@ -208,6 +208,10 @@ impl Dataset for Typed<'_> {
         self.data.whole_column(column)
     }
 
+    fn origin_of_targets(&self) -> Option<String> {
+        self.data.origin_of_targets()
+    }
+
     fn place(&self, sample: usize) -> String {
         self.data.place(sample)
     }

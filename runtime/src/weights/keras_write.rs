@@ -33,11 +33,16 @@ pub fn check<'w>(
     layers: &Layers,
     weights: impl Iterator<Item = (&'w str, &'w [usize])>,
 ) -> Result<(), WeightsError> {
-    if !path.to_string_lossy().ends_with(ENDING) {
-        let what = format!("expected a name that ends in `{ENDING}`, as Keras does for weights");
-        return Err(error(path, what));
-    }
+    check_ending(path)?;
     names(path, layers, &weights.collect::<Vec<_>>()).map(drop)
+}
+
+fn check_ending(path: &Path) -> Result<(), WeightsError> {
+    if path.to_string_lossy().ends_with(ENDING) {
+        return Ok(());
+    }
+    let what = format!("expected a name that ends in `{ENDING}`, as Keras does for weights");
+    Err(error(path, what))
 }
 
 /// Returns the name in a Keras file for each weight with its shape.
@@ -67,8 +72,7 @@ fn names(
 
 /// Writes the weights of a model.
 pub fn write(path: &Path, layers: &Layers, tensors: Vec<(String, Tensor)>) -> Result<(), Error> {
-    let weights = tensors.iter().map(|(path, tensor)| (path.as_str(), tensor.shape()));
-    check(path, layers, weights).map_err(Error::Weights)?;
+    check_ending(path).map_err(Error::Weights)?;
     let named = named(path, layers, tensors)?;
     write_whole(path, |file| hdf5_write::write(file, &named))
         .map_err(|source| Error::Write { path: path.to_owned(), source })

@@ -50,7 +50,7 @@ pub use crate::error::WeightsError;
 #[cfg(feature = "train")]
 pub(crate) use assign::{Assigned, Entries, Pair, assign, not_made};
 #[cfg(feature = "keras")]
-pub use keras_model::KerasModel;
+pub use keras_model::{ASSUMED_SIZES, KerasModel};
 pub use name_map::NameMap;
 pub use options::{LoadOptions, LoadReport, WeightsSource};
 #[cfg(feature = "train")]

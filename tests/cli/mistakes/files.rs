@@ -275,10 +275,20 @@ pub const MISTAKES: &[Mistake] = &[
         "predict net.tile --weights net.safetensors nothere.png",
         &["nothere.png"],
     ),
+    (
+        "a table whose first column has the classes",
+        Net,
+        "train net.tile --data first.csv",
+        &[
+            "label 0.5 in line 2 of first.csv: the model has classes 0 to 1",
+            "the targets are the last column, `height`, because no column is called `label`",
+        ],
+    ),
 ];
 
 /// Writes the files that the commands read.
 pub fn write(folder: &Path) {
+    fs::write(folder.join("first.csv"), "kind,width,height\n0,1.5,0.5\n1,0.5,2.5\n").unwrap();
     let path = |name: &str| folder.join(name);
     for name in ["empty", "lengths", "inputs"] {
         fs::create_dir(path(name)).unwrap();

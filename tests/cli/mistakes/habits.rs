@@ -145,4 +145,40 @@ pub const MISTAKES: &[Mistake] = &[
         "check net.tile",
         &["the loss is called `MeanSquaredError()`"],
     ),
+    (
+        "a row of NumPy",
+        Text("model Net(X[N, 3]) -> (Y) { Y = X[0]; }\n"),
+        "check net.tile",
+        &["a part of a tensor is a contraction: `Y[j: 3] = =(X[0, j]);`"],
+    ),
+    (
+        "the last row of NumPy",
+        Text("model Net(X[N, 3]) -> (Y) { Y = X[-1]; }\n"),
+        "check net.tile",
+        &["a part of a tensor is a contraction: `Y[j: 3] = =(X[N - 1, j]);`"],
+    ),
+    (
+        "an item of a matrix of NumPy",
+        Text("model Net(X[N, 3]) -> (Y) { Y = X[0, -1]; }\n"),
+        "check net.tile",
+        &["a part of a tensor is a contraction: `Y[] = =(X[0, 2]);`"],
+    ),
+    (
+        "axes from 0 for a layer",
+        Text("model Net(X[N, 3, 4]) -> (Y) { Y = X |> Permute([1, 0]); }\n"),
+        "check net.tile",
+        &["`dims` counts the axes of a sample from 1 to 2, and has 0"],
+    ),
+    (
+        "a sum by an augmented assignment",
+        Text("function f(X[N, M]) -> (Y) { Y[i: N] += X[i, j]; }\n"),
+        "check net.tile",
+        &["unknown operator `+=`", "as in `Y[i: N] = +(X[i, j]);`"],
+    ),
+    (
+        "shifts for layers",
+        Text("model Net(X[N, 3]) -> (Y) { Y = X >> Dense(2); }\n"),
+        "check net.tile",
+        &["expected a tensor or a number, found the layer `Dense`", "as in `X |> Dense(…)`"],
+    ),
 ];

@@ -159,4 +159,76 @@ pub const MISTAKES: &[Mistake] = &[
         "train net.tile --data points.csv",
         &["for class numbers there are `SparseCategoricalCrossentropy`"],
     ),
+    (
+        "a binary loss after a relu",
+        Text(
+            "model Net(X[N, 4]) -> (Y) { Y = X |> Dense(1, activation = relu); }\ntrain Net { loss = BinaryCrossentropy(); optimizer = Adam(); }\n",
+        ),
+        "check net.tile",
+        &[
+            "`BinaryCrossentropy` expects probabilities, and `Y` ends with relu",
+            "write `activation = sigmoid` in the last layer",
+        ],
+    ),
+    (
+        "a softmax of a softmax",
+        Edit("activation = softmax)", "activation = softmax) |> Softmax()"),
+        "check net.tile",
+        &["a softmax of a softmax has nearly equal numbers", "the first softmax"],
+    ),
+    (
+        "a sigmoid of a sigmoid",
+        Text(
+            "model Net(X[N, 4]) -> (Y) { Y = X |> Dense(1, activation = sigmoid) |> Activation(sigmoid); }\n",
+        ),
+        "check net.tile",
+        &["a sigmoid of a sigmoid has nearly equal numbers"],
+    ),
+    (
+        "a learning rate by two names",
+        Edit("Adam(0.01)", "SGD(lr = 0.1, learning_rate = 0.1)"),
+        "check net.tile",
+        &["the learning rate is given twice: `lr` is short for `learning_rate`"],
+    ),
+    (
+        "a momentum of nine tenths without its point",
+        Edit("Adam(0.01)", "SGD(0.01, momentum = 9)"),
+        "check net.tile",
+        &["`momentum` must be from 0 to 1, and is 9"],
+    ),
+    (
+        "a factor above 1",
+        Edit("Adam(0.01)", "Adam(beta_1 = 9)"),
+        "check net.tile",
+        &["`beta_1` must be from 0 to 1, and is 9"],
+    ),
+    (
+        "the arguments of a schedule in another order",
+        Edit("Adam(0.01)", "Adam(ExponentialDecay(1000, 0.1, 0.96))"),
+        "check net.tile",
+        &[
+            "`decay_steps` must be at least 1, and is 0.1",
+            "the arguments of `ExponentialDecay` are initial_learning_rate, decay_steps, decay_rate",
+        ],
+    ),
+    (
+        "a name of two layers",
+        Edit("Dense(8, activation = relu)", "Dense(8, name = \"d\") |> Dense(8, name = \"d\")"),
+        "check net.tile",
+        &["two layers are called `d`", "give each a name of its own"],
+    ),
+    (
+        "a state that is assigned",
+        Text(
+            "layer Count()(X) -> (Y) { state Seen[] = zeros(); Seen = Seen + 1; Y = X * Seen; }\nmodel Net(X[N, 3]) -> (Y) { Y = X |> Count() |> Dense(1); }\n",
+        ),
+        "check net.tile",
+        &["the state `Seen` keeps its value", "write `update Seen = …`"],
+    ),
+    (
+        "a model without an axis of samples",
+        Edit("Point[N, 2]", "Point[2]"),
+        "check net.tile",
+        &["the first axis of `Point` is that of the samples", "write `Point[N, 2]`"],
+    ),
 ];

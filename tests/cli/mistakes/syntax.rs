@@ -302,4 +302,18 @@ pub const MISTAKES: &[Mistake] = &[
         "check net.tile",
         &["the model `Net` is defined twice"],
     ),
+    (
+        "a block to train without a name",
+        Edit("train Net {", "train {"),
+        "check net.tile",
+        &["expected the name of a model after `train`", "as in `train Net { … }`"],
+    ),
+    (
+        "hyper-parameters among the inputs",
+        Text(
+            "layer Block(units, X) -> (Y) { Y = X |> Dense(units); }\nmodel Net(X[N, 3]) -> (Y) { Y = X |> Block(4); }\n",
+        ),
+        "check net.tile",
+        &["hyper-parameters have a list of their own: write `layer Block(units)(X)`"],
+    ),
 ];

@@ -74,6 +74,7 @@ PROGRAMS = {
     "Branches": ({"Left": (3, 4), "Right": (3, 4)}, ["Sum", "Both"]),
     "Shared": ({"Left": (3, 4), "Right": (3, 4)}, ["Distance", "First"]),
     "Words": ({"Tokens": (3, 5), "Start": (3, 3)}, ["Kind", "Last"]),
+    "Joined": ({"Tokens": (3, 5), "Series": (3, 4, 3)}, ["Kind"]),
     "Attend": ({"Query": (2, 3, 4), "Value": (2, 5, 4), "Seen": (2, 5)}, ["Y", "Scores"]),
     "Rescaled": ({"X": (2, 4)}, ["Y"]),
     "Sized": ({"X": (2, 3)}, ["Y"]),

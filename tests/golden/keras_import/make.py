@@ -278,6 +278,21 @@ def refused_values():
     save("refused_types", keras.Model(x, [(x > 0) + (x > 1), layers.Add(name="both")([x > 0, x > 1])]))
 
 
+def casts():
+    """Casts, and axes that are given as a list or not at all."""
+    ops = keras.ops
+    x = keras.Input((4, 1, 6))
+    whole, seen = ops.cast(x * 3, "int32"), ops.cast(ops.cast(x, "int32"), "bool")
+    parts = [ops.squeeze(x), ops.cast(ops.squeeze(whole, (2,)), "float32"), ops.squeeze(ops.cast(seen, "float32"))]
+    parts += [ops.expand_dims(x, (1, -1))[:, 0, :, 0, :, 0], ops.transpose(ops.transpose(x))[:, :, 0]]
+    return keras.Model(x, layers.Dense(3)(layers.Concatenate()(parts)))
+
+
+def deep():
+    """More layers in a row than an expression has levels."""
+    return keras.Sequential([keras.Input((3,)), layers.Dense(3)] + [layers.Rescaling(-1.0, 0.5) for _ in range(301)])
+
+
 if __name__ == "__main__":
     keep("mlp", mlp(), floats(3, 6))
     keep("cnn", cnn(), (127 * floats(2, 12, 10, 3) + 128).astype(np.float32))
@@ -301,3 +316,5 @@ if __name__ == "__main__":
     keep("cells", cells(), floats(2, 4, 3))
     keep("booleans", booleans(), floats(3, 4, 6), rng.integers(-2, 3, (3, 4, 6)).astype(np.int32))
     refused_values()
+    keep("casts", casts(), 3 * floats(3, 4, 1, 6))
+    keep("deep", deep(), floats(2, 3))

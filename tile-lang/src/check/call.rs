@@ -8,7 +8,7 @@ use crate::check::arguments::{List, filled, missing_argument, title, wrong_count
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{CONSTANTS, Known, Nature};
 use crate::check::value::broadcast;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, axes};
 use crate::foreign::name_help;
 use crate::program::Callee;
 use crate::span::Span;
@@ -170,9 +170,29 @@ impl<'p> Checker<'p, '_> {
             ExprKind::Name(name) if known.nature == Nature::Tensor => {
                 error.help(format!("indices stand in brackets, as in `{}[i]`", name.name))
             }
+            ExprKind::Call { callee, .. } if let Some(header) = self.header_of_layer(callee) => {
+                error.help(format!("hyper-parameters have a list of their own: write `{header}`"))
+            }
             _ => error,
         });
         None
+    }
+
+    /// Returns the start of the header with two lists that a layer with one should have:
+    /// `layer Block(units)(X)`.
+    fn header_of_layer(&self, callee: &Expr) -> Option<String> {
+        let index = self.program.callee_index(text_of(callee), self.function)?;
+        let function = &self.program.all_functions()[index];
+        let (inputs, options): (Vec<&Input>, Vec<&Input>) =
+            function.inputs.iter().partition(|input| input.name.capital);
+        if function.parameters.is_some() || inputs.is_empty() || options.is_empty() {
+            return None;
+        }
+        let names = |list: Vec<&Input>| -> String {
+            list.iter().map(|input| input.name.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (kind, name) = (function.kind.keyword(), text_of(callee));
+        Some(format!("{kind} {name}({})({})", names(options), names(inputs)))
     }
 
     fn unknown_callee(&mut self, name: &Ident) {
@@ -403,16 +423,11 @@ impl<'p> Checker<'p, '_> {
 
 /// Returns the name of a callee. For a callee that is itself a call, this is the name of the inner
 /// callee.
-fn text_of(callee: &Expr) -> &str {
+pub(super) fn text_of(callee: &Expr) -> &str {
     match &callee.kind {
         ExprKind::Name(name) => &name.name,
         ExprKind::Access { tensor, .. } => &tensor.name,
         ExprKind::Call { callee, .. } => text_of(callee),
         _ => "this",
     }
-}
-
-/// Formats a number of axes: `1 axis`, `2 axes`.
-fn axes(count: usize) -> String {
-    format!("{count} {}", if count == 1 { "axis" } else { "axes" })
 }

@@ -1,10 +1,16 @@
 //! Warns of valid expressions that are hardly meant as they are written.
 
-use crate::ast::{Argument, BinaryOp, Contraction, DimKind, Expr, ExprKind, Ident, UnaryOp};
+use std::collections::HashMap;
+
+use crate::ast::{
+    Argument, BinaryOp, Contraction, DimKind, Expr, ExprKind, FunctionKind, Ident, Statement,
+    StatementKind, UnaryOp, WeightKind,
+};
 use crate::check::arguments::Given;
 use crate::check::function::Checker;
+use crate::check::losses::End;
 use crate::check::scope::Origin;
-use crate::check::walk::walk;
+use crate::check::walk::{definitions, expressions, statements, walk};
 use crate::diagnostic::Diagnostic;
 use crate::span::Span;
 
@@ -37,7 +43,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Warns of `X + X |> f`, which applies `f` to the sum, and of a softmax of one number.
+    /// Warns of `X + X |> f`, which applies `f` to the sum, and of doubtful activations.
     pub fn doubtful_pipe(&mut self, input: &Expr, callee: &Expr, span: Span) {
         if let ExprKind::Binary { op: BinaryOp::Add, left, right } = &input.kind
             && let (ExprKind::Name(left), ExprKind::Name(right)) = (&left.kind, &right.kind)
@@ -50,12 +56,38 @@ impl Checker<'_, '_> {
             let help = format!("write `{name} + ({name} |> …)`, or `2 * {name} |> …` for the sum");
             self.doubt(input.span, message, help);
         }
-        let ExprKind::Pipe { callee: before, .. } = &input.kind else { return };
-        let Some(("Dense", arguments)) = self.library_call(before, self.function) else { return };
-        let is_softmax =
-            matches!(self.library_call(callee, self.function), Some(("softmax" | "Softmax", _)));
-        if is_softmax && arguments.first().is_some_and(|units| is_one(&units.value)) {
-            self.softmax_of_one(callee.span);
+        if let ExprKind::Pipe { callee: before, .. } = &input.kind {
+            self.doubtful_activation(before, callee);
+        }
+    }
+
+    /// Warns of a softmax of one number, and of a softmax or sigmoid of itself.
+    fn doubtful_activation(&mut self, before: &Expr, callee: &Expr) {
+        let Some((name, arguments)) = self.library_call(callee, self.function) else { return };
+        // Along another axis, a softmax has other numbers.
+        let is_along_last = arguments.iter().all(|argument| integer(&argument.value) == Some(-1));
+        if name == "Dense" || name != "Activation" && !is_along_last {
+            return;
+        }
+        let Some((end, place)) = self.end_of_layer(callee, &[], self.function) else { return };
+        let name = match end {
+            End::Softmax => "softmax",
+            End::Sigmoid => "sigmoid",
+            End::Linear | End::Other(_) => return,
+        };
+        if let Some((_, first)) =
+            self.end_of_layer(before, &[], self.function).filter(|(earlier, _)| *earlier == end)
+        {
+            let message = format!("a {name} of a {name} has nearly equal numbers");
+            let warning = Diagnostic::warning("W0103", place, message);
+            let warning = warning.also(first, format!("the first {name}"));
+            return self.error(warning.help("remove one of the two"));
+        }
+        if let (End::Softmax, Some(("Dense", [units, ..]))) =
+            (end, self.library_call(before, self.function))
+            && is_one(&units.value)
+        {
+            self.softmax_of_one(place);
         }
     }
 
@@ -64,6 +96,74 @@ impl Checker<'_, '_> {
         let help =
             "write `sigmoid` for a yes or no, or give `Dense` as many units as there are classes";
         self.doubt(span, message, help.to_owned());
+    }
+
+    /// Warns of a name that two layers of a body are given.
+    pub fn same_names(&mut self, body: &[Statement]) {
+        let mut places: HashMap<&str, Span> = HashMap::new();
+        for expr in body.iter().flat_map(expressions) {
+            walk(expr, &mut |part| {
+                let Some((name, place)) = self.given_name(part) else { return };
+                let Some(first) = places.insert(name, place) else { return };
+                let message = format!("two layers are called `{name}`");
+                let warning = Diagnostic::warning("W0103", place, message);
+                let warning = warning.also(first, "the first one");
+                let help = format!(
+                    "give each a name of its own: this one is `{name}_1` in files of weights"
+                );
+                self.diagnostics.push(warning.help(help));
+            });
+        }
+    }
+
+    /// Returns the name that an expression gives to the layer that it makes.
+    fn given_name<'e>(&self, expr: &'e Expr) -> Option<(&'e str, Span)> {
+        let ExprKind::Call { callee, arguments } = &expr.kind else { return None };
+        let index = self.program.callee_index(text(callee)?, self.function)?;
+        let kind = self.program.all_functions()[index].kind;
+        let is_name = |name: &Ident| name.name == "name";
+        let name = arguments.iter().find(|argument| argument.name.as_ref().is_some_and(is_name))?;
+        let name = &name.value;
+        matches!(kind, FunctionKind::Layer | FunctionKind::Model)
+            .then_some((text(name)?, name.span))
+            .filter(|(text, _)| self.scope.get(text).is_none())
+    }
+
+    /// Warns of `W = W + 1` for a state that nothing updates.
+    pub fn unchanged_states(&mut self, body: &[Statement]) {
+        let mut updated: Vec<&str> = Vec::new();
+        statements(body, &mut |statement| match &statement.kind {
+            StatementKind::Update { target, .. } => updated.push(&target.name),
+            StatementKind::Adapt { body } => updated.extend(body.iter().flat_map(|statement| {
+                definitions(statement).into_iter().map(|target| target.name.as_str())
+            })),
+            _ => {}
+        });
+        for statement in body {
+            let StatementKind::Weight(weight) = &statement.kind else { continue };
+            let name = weight.name.name.as_str();
+            if weight.kind != WeightKind::State || updated.contains(&name) {
+                continue;
+            }
+            statements(body, &mut |statement| {
+                let StatementKind::Assign { targets, value } = &statement.kind else { return };
+                let ExprKind::Binary { left, right, .. } = &value.kind else { return };
+                let is_state =
+                    |expr: &Expr| matches!(&expr.kind, ExprKind::Name(other) if other.name == name);
+                if let [target] = targets.as_slice()
+                    && target.name == name
+                    && (is_state(left) || is_state(right))
+                {
+                    let message = format!(
+                        "the state `{name}` keeps its value: `=` makes a new one of this name"
+                    );
+                    let warning = Diagnostic::warning("W0103", statement.span, message);
+                    let warning = warning.also(weight.name.span, "the state");
+                    let help = format!("write `update {name} = …` for the value in the next step");
+                    self.diagnostics.push(warning.help(help));
+                }
+            });
+        }
     }
 
     /// Warns of arguments of a layer of the library that are hardly meant.

@@ -39,6 +39,8 @@ pub(super) fn check(
         return;
     }
     checker.outputs();
+    checker.same_names(&function.body);
+    checker.unchanged_states(&function.body);
     checker.training();
     if checker.scope.is_complete() {
         checker.scope.mark_beside_used(&function.body);
@@ -237,10 +239,26 @@ impl<'p> Checker<'p, '_> {
                 origin: Origin::Size,
                 known: Known::NUMBER,
                 may_be_size: true,
-                used: true,
+                used: false,
             };
             self.scope.values.insert(name, value);
         }
+    }
+
+    /// Returns whether an input gives a size that is used, and that no input that is used gives.
+    fn gives_size(&self, name: &str) -> bool {
+        let is_used = |name: &str| self.scope.get(name).is_some_and(|value| value.used);
+        let has = |input: &Input, size: &str| {
+            let mut dims = input.dims.iter().flatten();
+            dims.any(|dim| matches!(&dim.kind, DimKind::Name(name) if name == size))
+        };
+        let inputs = &self.function.inputs;
+        let sizes = inputs.iter().filter(|input| input.name.name == name);
+        sizes.flat_map(|input| input.dims.iter().flatten()).any(|dim| {
+            let DimKind::Name(size) = &dim.kind else { return false };
+            let is_given = |input: &Input| is_used(&input.name.name) && has(input, size);
+            is_used(size) && !inputs.iter().any(is_given)
+        })
     }
 
     fn outputs(&mut self) {
@@ -281,7 +299,7 @@ impl<'p> Checker<'p, '_> {
         let is_target = takes_target
             && self.function.inputs.get(1).is_some_and(|target| target.name.name == name);
         let (code, message) = match value.origin {
-            Origin::Input if is_target => return,
+            Origin::Input if is_target || self.gives_size(name) => return,
             Origin::Input => ("W0101", format!("unused input `{name}`")),
             Origin::Parameter => ("W0101", format!("unused hyper-parameter `{name}`")),
             Origin::Weight => ("W0102", format!("unused weight `{name}`")),

@@ -10,12 +10,34 @@ use crate::span::Span;
 
 /// The function that makes the numbers of an output.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// None: a layer without activation.
     Linear,
     Softmax,
     Sigmoid,
+    /// An activation of this name, with numbers below 0 or above 1.
+    Other(&'static str),
 }
+
+/// The activations with numbers below 0 or above 1.
+const OTHERS: [&str; 16] = [
+    "relu",
+    "tanh",
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "celu",
+    "selu",
+    "exponential",
+    "gelu",
+    "silu",
+    "mish",
+    "softplus",
+    "softsign",
+    "ReLU",
+    "LeakyReLU",
+    "ELU",
+];
 
 impl End {
     fn of_activation(name: &str) -> Option<End> {
@@ -23,7 +45,7 @@ impl End {
             "linear" | "none" => End::Linear,
             "softmax" => End::Softmax,
             "sigmoid" => End::Sigmoid,
-            _ => return None,
+            _ => End::Other(OTHERS.iter().find(|other| **other == name)?),
         })
     }
 }
@@ -128,6 +150,12 @@ impl<'p> Checker<'p, '_> {
             .help(format!(
                 "write `from_logits = true` in the loss, or `activation = {activation}` in the last layer"
             )),
+            // The losses for several classes divide by the sum.
+            Some("false") if let (End::Sigmoid, End::Other(other)) = (fitting, end) => warning(format!(
+                "`{name}` expects probabilities, and `{output}` ends with {other}"
+            ))
+            .also(place, "it gives numbers outside 0 to 1")
+            .help(format!("write `activation = {activation}` in the last layer")),
             _ => return,
         };
         self.error(warning);
@@ -181,10 +209,10 @@ impl<'p> Checker<'p, '_> {
     }
 
     /// Returns the last step that made a value, and its place. `before` are the statements before.
-    fn end_of(
+    fn end_of<'e>(
         &self,
-        value: &'p Expr,
-        before: &'p [Statement],
+        value: &'e Expr,
+        before: &'e [Statement],
         model: &Function,
     ) -> Option<(End, Span)> {
         match &value.kind {
@@ -198,10 +226,11 @@ impl<'p> Checker<'p, '_> {
         }
     }
 
-    fn end_of_layer(
+    /// Returns the activation of a layer, and its place. `before` are the statements before.
+    pub fn end_of_layer<'e>(
         &self,
-        layer: &'p Expr,
-        before: &'p [Statement],
+        layer: &'e Expr,
+        before: &'e [Statement],
         model: &Function,
     ) -> Option<(End, Span)> {
         if let ExprKind::List(layers) = &layer.kind {

@@ -8,6 +8,7 @@ use crate::check::function::Checker;
 use crate::check::scope::CONSTANTS;
 use crate::diagnostic::Diagnostic;
 use crate::library;
+use crate::suggest::listed;
 
 /// A kind of function that hyper-parameters take.
 struct Kind {
@@ -29,6 +30,9 @@ const KINDS: [Kind; 4] = [
     Kind { name: "constraint", examples: "`max_norm(2)` or `non_neg`", file: "constraints.tile" },
 ];
 
+/// Factors of moving averages.
+const FRACTIONS: [&str; 5] = ["momentum", "ema_momentum", "beta_1", "beta_2", "rho"];
+
 /// The help for `Dense(2, 8)`, as in PyTorch.
 const UNITS: &str =
     "write the number of outputs alone, as in `Dense(8)`: the layer finds the number of its inputs";
@@ -49,7 +53,47 @@ impl Checker<'_, '_> {
             {
                 self.learning_rate(given, &argument.value);
             }
+            // `Adam(0,5)` has a decimal comma.
+            let first = given.arguments.first().and_then(|first| integer(&first.value));
+            if FRACTIONS.contains(&name) && first != Some(0) {
+                self.fraction(name, &argument.value);
+            }
+            if ["decay_steps", "first_decay_steps"].contains(&name) {
+                self.decay_steps(given, name, &argument.value);
+            }
         }
+        if let (Some(first), Some(second)) = (given.value("lr"), given.value("learning_rate")) {
+            let message = "the learning rate is given twice: `lr` is short for `learning_rate`";
+            let error = Diagnostic::error("E0127", second.span, message);
+            self.error(error.also(first.span, "first given here").help("remove one of the two"));
+        }
+    }
+
+    /// Reports a factor of a moving average that makes it grow without end.
+    fn fraction(&mut self, name: &str, value: &Expr) {
+        let Some(fraction) = number(value).filter(|number| !(0.0..=1.0).contains(number)) else {
+            return;
+        };
+        let message = format!("`{name}` must be from 0 to 1, and is {fraction}");
+        let error = Diagnostic::error("E0137", value.span, message);
+        self.error(
+            error.help(format!("write the share that is kept in a step, as in `{name} = 0.9`")),
+        );
+    }
+
+    /// Reports a schedule of less than one step, whose arguments are mostly in another order.
+    fn decay_steps(&mut self, given: &Given, name: &str, value: &Expr) {
+        let Some(steps) = number(value).filter(|steps| *steps < 1.0) else { return };
+        let message = format!("`{name}` must be at least 1, and is {steps}");
+        let list = given.function.parameters.iter().flatten();
+        let required = list.filter(|input| input.default.is_none());
+        let names: Vec<&str> = required.map(|input| input.name.name.as_str()).collect();
+        let help = format!(
+            "the arguments of {} are {}, in this order",
+            title(given.function),
+            listed(&names)
+        );
+        self.error(Diagnostic::error("E0137", value.span, message).help(help));
     }
 
     /// Reports a number or an unknown name in place of a function.

@@ -1,6 +1,6 @@
 //! Checks that apply only to optimizers, losses, metrics and `train` blocks.
 
-use crate::ast::{ExprKind, FunctionKind, Ident, SETTINGS, StatementKind};
+use crate::ast::{DimKind, ExprKind, Function, FunctionKind, Ident, SETTINGS, StatementKind};
 use crate::check::function::Checker;
 use crate::check::scope::Origin;
 use crate::check::walk::walk;
@@ -60,6 +60,7 @@ impl Checker<'_, '_> {
             });
             if let (true, Some(index)) = (is_model, model) {
                 self.losses(&self.program.all_functions()[index]);
+                self.axis_of_samples(&self.program.all_functions()[index]);
             }
             if !is_model && self.all_read {
                 let models = self
@@ -87,6 +88,23 @@ impl Checker<'_, '_> {
                 setting_help(name).map(str::to_owned).or_else(|| self.suggestion(name, SETTINGS));
             self.error_with(error, suggestion, &format!("the settings are {}", listed(&SETTINGS)));
             self.scope.mark_used(name);
+        }
+    }
+
+    /// Warns of a model whose inputs have no axis of any size, along which samples lie.
+    fn axis_of_samples(&mut self, model: &Function) {
+        for input in &model.inputs {
+            let Some([first, ..]) = input.dims.as_deref() else { continue };
+            let DimKind::Size(size) = first.kind else { continue };
+            let name = &input.name.name;
+            let message = format!(
+                "the first axis of `{name}` is that of the samples, and has the size {size}"
+            );
+            let rest = input.dims.iter().flatten().map(|dim| dim.kind.to_string());
+            let sizes: Vec<String> = rest.collect();
+            let help = format!("write `{name}[N, {}]`", sizes.join(", "));
+            let warning = Diagnostic::warning("W0104", first.span, message);
+            self.error(warning.help(help));
         }
     }
 

@@ -1,6 +1,8 @@
 //! Checks expressions: the kind of value that they give, and the names that they may use.
 
 use crate::ast::{BinaryOp, Expr, ExprKind, Ident};
+use crate::check::call::text_of;
+use crate::check::doubtful::integer;
 use crate::check::function::{Checker, Within};
 use crate::check::scope::{CONSTANTS, Known, Nature, Value};
 use crate::diagnostic::Diagnostic;
@@ -85,6 +87,9 @@ impl<'p> Checker<'p, '_> {
             ExprKind::Binary { op, left, right } => {
                 self.doubtful_operator(*op, left, right);
                 let known = [self.value(left, within), self.value(right, within)];
+                for (side, known) in [left, right].into_iter().zip(known) {
+                    self.layer_as_operand(side, known);
+                }
                 broadcast(&known)
             }
             ExprKind::Conditional { condition, then, otherwise } => {
@@ -104,6 +109,20 @@ impl<'p> Checker<'p, '_> {
             }
             ExprKind::Ellipsis | ExprKind::Error => Known::ANY,
         }
+    }
+
+    /// Reports a layer that is made, but not applied, beside an operator: `X >> Dense(2)`.
+    fn layer_as_operand(&mut self, operand: &Expr, known: Known) {
+        let (Nature::Function { index, .. }, ExprKind::Call { callee, .. }) =
+            (known.nature, &operand.kind)
+        else {
+            return;
+        };
+        let kind = self.program.all_functions()[index].kind.keyword();
+        let name = text_of(callee);
+        let message = format!("expected a tensor or a number, found the {kind} `{name}`");
+        let help = format!("apply it with `|>`, as in `X |> {name}(…)`");
+        self.error(Diagnostic::error("E0130", operand.span, message).help(help));
     }
 
     /// Returns the kind of `condition ? then : otherwise`.
@@ -194,15 +213,45 @@ impl<'p> Checker<'p, '_> {
         }
         if within == Within::Statement {
             let message = format!("`{}` is indexed outside a contraction", tensor.name);
-            self.error(
-                Diagnostic::error("E0116", expr.span, message)
-                    .help("a part of a tensor is a contraction, as in `Y[j: N] = =(X[0, j]);`"),
-            );
+            let part = self.part_of(tensor, indices, known.and_then(|known| known.rank));
+            let help = match part {
+                Some(part) => format!("a part of a tensor is a contraction: `{part}`"),
+                None => {
+                    "a part of a tensor is a contraction, as in `Y[j: N] = =(X[0, j]);`".to_owned()
+                }
+            };
+            self.error(Diagnostic::error("E0116", expr.span, message).help(help));
             self.scope.mark_used(&tensor.name);
             return Known::ANY;
         }
         self.access(tensor, indices, expr.span);
         Known::tensor(Some(0))
+    }
+
+    /// Returns the contraction for the part of an input that `indices` select, as in NumPy.
+    fn part_of(&self, tensor: &Ident, indices: &[Expr], rank: Option<usize>) -> Option<String> {
+        const NAMES: [&str; 6] = ["i", "j", "k", "l", "m", "n"];
+        let rank = rank.filter(|rank| (indices.len()..=NAMES.len()).contains(rank))?;
+        let (mut sizes, mut places) = (Vec::new(), Vec::new());
+        for (axis, name) in NAMES.iter().enumerate().take(rank) {
+            let size = self.size_of_axis(tensor, axis)?;
+            places.push(match indices.get(axis) {
+                None => {
+                    sizes.push(size);
+                    (*name).to_owned()
+                }
+                Some(index) => match (integer(index)?, size.parse::<i64>()) {
+                    (index @ 0.., _) => index.to_string(),
+                    (index, Ok(size)) => (size + index).to_string(),
+                    (index, Err(_)) => format!("{size} - {}", index.unsigned_abs()),
+                },
+            });
+        }
+        let rest = match NAMES.get(indices.len()..rank)? {
+            [] => String::new(),
+            names => format!("{}: {}", names.join(", "), sizes.join(", ")),
+        };
+        Some(format!("Y[{rest}] = =({}[{}]);", tensor.name, places.join(", ")))
     }
 
     /// Checks an item of a list that is known at compile time.

@@ -246,7 +246,7 @@ fn bodies() {
     E0107 missing indices of `A`, which has rank 2: `A`; help: inside a contraction, write `A[i, j]`
     E0112 `gather` works on whole tensors, so it cannot be called inside a contraction: `gather`; help: call it in a statement before this one
     E0112 expected `:` and a value after `C ? A`: `A[i, j] ? S`; help: write `C ? A : 0`; only `A == B ? C` may leave it out
-    E0116 `A` is indexed outside a contraction: `A[0, 0]`; help: a part of a tensor is a contraction, as in `Y[j: N] = =(X[0, j]);`
+    E0116 `A` is indexed outside a contraction: `A[0, 0]`; help: a part of a tensor is a contraction: `Y[] = =(A[0, 0]);`
     E0112 `g` works on whole tensors, so it cannot be called inside a contraction: `g`; help: call it in a statement before this one
     ");
 }

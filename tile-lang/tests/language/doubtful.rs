@@ -28,6 +28,15 @@ fn what_may_be_meant_has_no_warning() {
         "n = 3; Y = X |> Dense(n, activation = softmax);",
         "Y = reshape(X, N, 2, 2, 1) |> Conv2D(64, 16, 16);",
         "Y = reshape(X, N, 4, 1) |> Conv1D(64, 80, 4);",
+        "Y = reshape(X, N, 2, 2) |> Dense(1) |> Softmax(axis = 1);",
+        "Y = reshape(X, N, 2, 2) |> Dense(1) |> softmax(1);",
+        "Y = X |> Dense(2, activation = softmax) |> Dense(2, activation = softmax);",
+        "Y = reshape(X, N, 2, 2) |> Softmax(1) |> Softmax(2);",
+        "Y = X |> Dense(2, activation = relu) |> relu;",
+        "d = Dense(2, name = d); Y = d(X) + d(X * 2);",
+        "if training { Y = X |> Dense(2, name = d); } else { Y = X |> Dense(2, name = d); }",
+        "state Seen[4] = zeros(); Seen = reshape(Seen, 1, 4); Y = X + Seen;",
+        "state Seen[4] = zeros(); update Seen = Seen + 1; Seen = Seen * 2; Y = X + Seen;",
     ] {
         assert_eq!(brief(&format!("model Net(X[N, 4]) -> (Y) {{ {body}\n }}")), "", "{body}");
     }
@@ -49,6 +58,17 @@ fn sizes_that_may_be_meant_have_no_warning() {
 }
 
 #[test]
+fn inputs_that_give_a_size_have_no_warning() {
+    let unused = |header: &str| {
+        brief(&format!("function f({header}) -> (Y) {{ Y[i: N] = +(Z[i + j]), j < 3; }}"))
+    };
+    assert_eq!(unused("X[N], Z[M]"), "");
+    assert_eq!(unused("X[K, N], Z[M]"), "");
+    assert_snapshot!(unused("X[N], Z[N]"), @"W0101 unused input `X`: `X`");
+    assert_snapshot!(unused("X[N], A[K], Z[M]"), @"W0101 unused input `A`: `A`");
+}
+
+#[test]
 fn losses_that_fit_have_no_warning() {
     let adam = "optimizer = Adam();";
     for (output, settings) in [
@@ -58,6 +78,8 @@ fn losses_that_fit_have_no_warning() {
         ("Y = X |> Dense(3) |> softmax;", "loss = sparse_categorical_crossentropy;"),
         ("Y = X |> Dense(1, sigmoid);", "loss = BinaryCrossentropy();"),
         ("Y = X |> Dense(1);", "loss = \"mse\";"),
+        ("Y = X |> Dense(1, hard_sigmoid);", "loss = BinaryCrossentropy();"),
+        ("Y = X |> Dense(1, tanh);", "loss = BinaryCrossentropy(from_logits = true);"),
         ("Y = X |> Dense(3, activation = relu);", "loss = CategoricalCrossentropy();"),
         ("Z = X |> Dense(3); Y = exp(Z);", "loss = CategoricalCrossentropy();"),
         ("if training { X = X; } Y = X |> Dense(3, softmax);", "loss = CategoricalCrossentropy();"),
@@ -130,4 +152,9 @@ fn learning_rates() {
     assert_snapshot!(wrong("Adam(0,01)"), @"E0002 `0,01` is two numbers: `0,01`; help: write a decimal point, `0.01`");
     assert_eq!(wrong("Adam(CosineDecay(0.1, 10))"), "");
     assert_eq!(wrong("SGD(0.1, 0.9)"), "");
+    assert_eq!(wrong("SGD(0.1, 1.0, ema_momentum = 0)"), "");
+    assert_snapshot!(wrong("SGD(0.1, 9)"), @"E0137 `momentum` must be from 0 to 1, and is 9: `9`; help: write the share that is kept in a step, as in `momentum = 0.9`");
+    assert_snapshot!(wrong("SGD(lr = 0.1, learning_rate = 0.2)"), @"E0127 the learning rate is given twice: `lr` is short for `learning_rate`: `0.2`, `0.1` (first given here); help: remove one of the two");
+    assert_snapshot!(wrong("Adam(ExponentialDecay(1000, 0.1, 0.9))"), @"E0137 `decay_steps` must be at least 1, and is 0.1: `0.1`; help: the arguments of `ExponentialDecay` are initial_learning_rate, decay_steps, decay_rate, in this order");
+    assert_snapshot!(wrong("Adam(CosineDecay(0.1, 0))"), @"E0137 `decay_steps` must be at least 1, and is 0: `0`; help: the arguments of `CosineDecay` are initial_learning_rate, decay_steps, in this order");
 }

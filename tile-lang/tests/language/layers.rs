@@ -195,7 +195,7 @@ fn indices_and_values() {
     E0101 unknown name `m`: `m`; help: did you mean `M`?
     E0109 expected a value, found the index variable `q`: `q`; help: names of tensors start with a capital; `index(X, axis)` has the index of each element along an axis
     E0130 expected a list, found the number `n`: `n`, `n` (defined here)
-    E0116 `X` is indexed outside a contraction: `X[0, 0]`; help: a part of a tensor is a contraction, as in `Y[j: N] = =(X[0, j]);`
+    E0116 `X` is indexed outside a contraction: `X[0, 0]`; help: a part of a tensor is a contraction: `Y[] = =(X[0, 0]);`
     ");
     assert_snapshot!(wrong("layer L(k)(X[N, M]) -> (Y) { Y[i, j, m: unts, [k], \"a\"] = +(X[i, j + m]), i < X |> relu; }"), @r#"
     E0117 expected a size, found the index variable `unts`: `unts`
@@ -224,7 +224,7 @@ fn arguments() {
     E0128 expected one of valid, same for `padding`, found `smae`: `smae`; help: did you mean `same`?
     E0126 unknown argument `pading` of `Conv`: `pading`; help: did you mean `padding`?
     E0103 expected 1 argument for `Conv`, found 2: `Conv(1, 1)`
-    E0116 `X` is indexed outside a contraction: `X[0, 0]`; help: a part of a tensor is a contraction, as in `Y[j: N] = =(X[0, j]);`
+    E0116 `X` is indexed outside a contraction: `X[0, 0]`; help: a part of a tensor is a contraction: `Y[k, l: W, C] = =(X[0, 0, k, l]);`
     ");
     assert_snapshot!(wrong("model M(X[N], Z) -> (Y) { Y = Attention(X, Z); A = Attention(2)(X); B = Attention(2)(X, Z, Kye = X); C = Attention(2)(X, smae, Query = Z); D = gelu(X, X); E = gelu(fast = true); F = gelu(Z, fast = 1); G = exp(X = Z); Y = Y + A + B + C + D + E + F + G; }"), @"
     E0103 missing argument `num_heads` of `Attention`: `Attention`, `num_heads` (it has no default); help: write `X |> Attention(num_heads = …)`
@@ -249,6 +249,7 @@ fn arguments() {
     E0107 expected a tensor with at least 1 axis for `X` of `Dense`, found one with 0 axes: `X[i]`, `X[..., K]` (the input)
     E0112 `zeros` works on whole tensors, so it cannot be called inside a contraction: `zeros()`; help: call it in a statement before this one
     E0103 expected 1 argument for `f`, found 2: `f`
+    E0130 expected a tensor or a number, found the function `g2`: `g2()`; help: apply it with `|>`, as in `X |> g2(…)`
     ");
 }
 

@@ -100,7 +100,15 @@ impl KerasModel {
             }
             name
         };
-        let names: Vec<String> = paths.iter().map(|path| unique(path)).collect();
+        // Keras joins masks by an operation of its own, which is called `concatenate`, too.
+        let has_masks = self.network.mask_maker().is_some();
+        let named = paths.iter().zip(&self.network.layers);
+        let names: Vec<String> = named
+            .map(|(path, layer)| match has_masks && layer.class == "Concatenate" {
+                true if path.starts_with("concatenate") => unique(&format!("joined_{path}")),
+                _ => unique(path),
+            })
+            .collect();
         let inputs: Vec<String> =
             self.network.inputs.iter().map(|port| unique(&port.name)).collect();
         let order = Order::new(&self.network);

@@ -92,6 +92,8 @@ pub fn of_call(layer: &Layer, operands: &[Kind]) -> Result<CallKinds, String> {
         (least, Kind::Float)
     } else if is_function && LOGICAL.contains(&class) {
         (least, Kind::Bool)
+    } else if is_function && class == "Cast" {
+        (least, Kind::of_dtype(layer.config["dtype"].as_str().unwrap_or_default()))
     } else if class == "Concatenate" {
         (most, most)
     } else if is_of_floats {

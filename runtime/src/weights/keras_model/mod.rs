@@ -39,9 +39,9 @@ use crate::files::{Allowance, open_file};
 use crate::model::Model;
 use crate::tile_program::TileProgram;
 
-/// The sizes to assume for the sizes that a model leaves open. Its weights do not depend on them,
-/// but windows must fit, and some models halve their images several times.
-const ASSUMED: [usize; 3] = [64, 224, 7];
+/// The sizes to assume, one after the other, for the sizes that a model leaves open. Its weights do
+/// not depend on them, but windows must fit, and some models halve their images several times.
+pub const ASSUMED_SIZES: [usize; 3] = [64, 224, 7];
 
 /// The maximum length of a configuration in bytes.
 const MOST_CONFIG: u64 = 32 << 20;
@@ -113,7 +113,7 @@ fn weights_of(text: &str) -> Result<Vec<(String, TensorType)>, Error> {
         })
         .collect();
     let mut failed = None;
-    for size in ASSUMED {
+    for size in ASSUMED_SIZES {
         let sizes = names.iter().map(|&name| (name.clone(), size)).collect();
         let bindings = Bindings { sizes, ..Bindings::default() };
         match lower(model.program(), None, &bindings) {

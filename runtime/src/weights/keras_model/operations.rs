@@ -77,6 +77,7 @@ pub fn call(
     let (text, is_mask) = match ELEMENTWISE.iter().find(|known| known.class == layer.class) {
         Some(known) => (elementwise(known, operands)?, known.is_mask),
         None if layer.class == "Any" => (any(layer, operands)?, true),
+        None if layer.class == "Cast" => (cast(layer, operands)?, layer.config["dtype"] == "bool"),
         None => (function(layer, operands, place)?, false),
     };
     Ok(if has_masks && !is_mask { format!("with_mask({text}, none)") } else { text })
@@ -101,6 +102,19 @@ fn any(layer: &Layer, operands: &[String]) -> Result<String, String> {
     };
     let keepdims = if layer.config["keepdims"] == true { ", true" } else { "" };
     Ok(format!("amax({axis}{keepdims})(as_int({operand} != 0, 32)) != 0"))
+}
+
+fn cast(layer: &Layer, operands: &[String]) -> Result<String, String> {
+    let [operand] = operands else { return Err("expected one operand".into()) };
+    match layer.config["dtype"].as_str() {
+        Some("bool") => Ok(format!("as_bool({operand})")),
+        Some("int32") => Ok(format!("as_int({operand}, 32)")),
+        Some("float32") => Ok(format!("as_float({operand}, 32)")),
+        _ => Err(format!(
+            "expected a cast to bool, int32 or float32, found {}",
+            shown(&layer.config["dtype"])
+        )),
+    }
 }
 
 fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result<String, String> {
@@ -133,7 +147,11 @@ fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result
         "Transpose" if config["axes"].is_array() => {
             Ok(format!("transpose({operand}, {})", config["axes"]))
         }
+        "Transpose" => Ok(format!("OnnxTranspose()({operand})")),
         "Concatenate" => Ok(format!("{operand} |> Concatenate({})", axis()?)),
+        "ExpandDims" if config["axis"].is_array() => {
+            Ok(format!("OnnxUnsqueeze_13({operand}, {})", config["axis"]))
+        }
         "ExpandDims" => Ok(match axis()? {
             -1 => format!("reshape({operand}, dims({operand}) + [1])"),
             axis => {
@@ -141,6 +159,10 @@ fn function(layer: &Layer, operands: &[String], place: Option<&Value>) -> Result
                 format!("reshape({operand}, {} + [1] + {})", before(at), from(at))
             }
         }),
+        "Squeeze" if config["axis"].is_null() => Ok(format!("OnnxSqueeze_13({operand})")),
+        "Squeeze" if config["axis"].is_array() => {
+            Ok(format!("OnnxSqueeze_13({operand}, {})", config["axis"]))
+        }
         "Squeeze" => Ok(match axis()? {
             -1 => format!("reshape({operand}, {})", before(-1)),
             axis => format!("reshape({operand}, {} + {})", before(axis), from(axis + 1)),

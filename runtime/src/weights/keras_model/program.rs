@@ -74,6 +74,9 @@ impl Definitions {
     }
 }
 
+/// The number of parts after which a chain ends: an expression has at most 256 levels.
+const LONGEST: usize = 128;
+
 /// A chain of layers: the text of each part, and the layer that it applies.
 type Chain = Vec<(String, Option<usize>)>;
 
@@ -286,7 +289,7 @@ impl<'n> Body<'n> {
             Ok(chain) => chain,
             Err(what) => return self.fault(call.layer, &what),
         };
-        match self.only_taker(number) {
+        match self.only_taker(number) && chain.len() < LONGEST {
             true => _ = self.open.insert(number, chain),
             false => self.state(number, chain),
         }
