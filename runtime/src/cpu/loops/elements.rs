@@ -66,7 +66,8 @@ impl Window {
     ) {
         let Self { lines, moves, .. } = self;
         let width = lines.expressions.len();
-        (pieces.clear(), values.clear());
+        pieces.clear();
+        values.clear();
         walker.walk(places, lines, chunk.start, chunk.len(), |piece| {
             pieces.push((piece.at, piece.length, false));
             values.extend(piece.values);

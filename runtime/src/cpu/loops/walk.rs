@@ -211,7 +211,7 @@ pub fn where_at_least_zero(range: Range<i64>, value: i64, step: i64) -> Range<i6
         // The common steps need no division.
         1 => start.max(-value)..end,
         -1 => start..end.min(value + 1),
-        1.. => start.max(-value.div_euclid(step))..end,
+        2.. => start.max(-value.div_euclid(step))..end,
         _ => start..end.min(value.div_euclid(-step) + 1),
     }
 }
