@@ -50,7 +50,7 @@ fn run(source: &str, x: &Tensor, device: &Device) -> Result<Vec<f64>, String> {
     let model = Model::compile(source).map_err(|error| error.to_string())?;
     let session = model.on(device).input("X", x.ty().clone()).build();
     let mut session = session.map_err(|error| error.to_string())?;
-    Ok(session.run([("X", x)]).unwrap()["Y"].to_f64s())
+    Ok(session.run([("X", x)]).unwrap().get("Y").unwrap().to_f64s())
 }
 
 fn check(source: &str, x: &Tensor) -> Result<(), TestCaseError> {

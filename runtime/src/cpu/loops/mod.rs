@@ -7,6 +7,7 @@
 //! aggregates, and [`elements`] does so where there is nothing to compute before; [`scatter`]
 //! aggregates at places known only at run time.
 
+mod counting;
 pub mod elements;
 #[cfg_attr(
     target_arch = "x86_64",

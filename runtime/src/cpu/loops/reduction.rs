@@ -10,11 +10,12 @@
 //! however many terms it has. With few places, the reduction is divided into blocks for the
 //! threads, in a way that depends on sizes alone.
 
+use super::counting::Counting;
 use super::elements::{Pieces, Rows, Window};
 use super::job::{Job, parallel};
 use super::machine::Machine;
 use super::runner::Runner;
-use super::walk::{Walker, guards_hold};
+use super::walk::Walker;
 use crate::cpu::memory::{Shared, bytes};
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
 use crate::cpu::vector::{self, Best, NOWHERE};
@@ -91,38 +92,6 @@ impl Reduction {
             let run = Run::<T> { reduction: self, job, aggregation: self.aggregation, identity };
             if self.across { run.across(places) } else { run.along(places) }
         })
-    }
-}
-
-/// The points of a chunk that count.
-struct Counting<'a> {
-    reduction: &'a Reduction,
-    counts: Vec<Bool>,
-}
-
-impl<'a> Counting<'a> {
-    fn new(reduction: &'a Reduction) -> Self {
-        Self { reduction, counts: vec![Bool(0); CHUNK] }
-    }
-
-    /// Returns which points of the last chunk, which `machine` has evaluated, count. `None` if all
-    /// do.
-    fn of(&mut self, machine: &mut Machine, chunk: &Range<usize>) -> Option<&[Bool]> {
-        let Reduction { body, guards, .. } = self.reduction;
-        let all = guards_hold(&body.space, guards, &mut machine.walker, chunk, &mut self.counts);
-        let counts = &mut self.counts[..chunk.len()];
-        match (all, body.results.get(1)) {
-            (true, None) => return None,
-            (true, Some(&valid)) => counts.copy_from_slice(machine.value(valid)),
-            (false, None) => {}
-            (false, Some(&valid)) => {
-                counts
-                    .iter_mut()
-                    .zip(machine.value::<Bool>(valid))
-                    .for_each(|(c, valid)| c.0 &= (valid.0 != 0) as u8);
-            }
-        }
-        Some(counts)
     }
 }
 
@@ -364,7 +333,7 @@ impl<'a, T: Number> Sums<'a, T> {
         let machine = run.reduction.body.machine(run.job.launch);
         Self {
             run,
-            counting: Counting::new(run.reduction),
+            counting: Counting::new(&run.reduction.body, &run.reduction.guards),
             positions: machine.walker.clone(),
             machine,
             block: vec![run.identity; CHUNK],
@@ -464,7 +433,12 @@ impl<'a, T: Number> Fold<'a, T> {
     fn new(run: &'a Run<'a, T>) -> Self {
         let machine = run.reduction.body.machine(run.job.launch);
         let positions = machine.walker.clone();
-        Self { run, counting: Counting::new(run.reduction), positions, machine }
+        Self {
+            run,
+            counting: Counting::new(&run.reduction.body, &run.reduction.guards),
+            positions,
+            machine,
+        }
     }
 
     fn fold(&mut self, place: usize, points: Range<usize>) -> Partial<T> {
