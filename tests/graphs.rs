@@ -22,6 +22,7 @@ fn any_case() -> impl Strategy<Value = Case> {
         generate::chain(),
         generate::network(),
         generate::rows(),
+        generate::windows(),
         generate::attention(),
         generate::heads(),
         generate::scan()

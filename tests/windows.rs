@@ -55,6 +55,7 @@ fn run(source: &str, x: &Tensor, device: &Device) -> Result<Vec<f64>, String> {
 
 fn check(source: &str, x: &Tensor) -> Result<(), TestCaseError> {
     let expected = run(source, x, &Device::named("reference").unwrap());
+    prop_assume!(expected.is_ok());
     let found = run(source, x, &Device::cpu());
     prop_assert_eq!(found, expected, "{}", source);
     Ok(())

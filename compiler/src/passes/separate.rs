@@ -126,7 +126,7 @@ fn divide(graph: &mut Graph, id: NodeId, tensor: NodeId, order: &[Window]) {
         op.accesses[0].index[window.axis].affine =
             window.place.map_or(Affine::constant(0), Affine::var);
     }
-    // Of the variables, those of the places and of the last window are left.
+    // The variables of the places and of the last window are left.
     let is_left = |v: &usize| before.iter().all(|window| window.point != *v);
     let left: Vec<usize> = (0..op.indices.len()).filter(is_left).collect();
     let number = |v: usize| left.partition_point(|left| *left < v);

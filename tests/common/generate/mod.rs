@@ -22,6 +22,7 @@ mod network;
 mod rows;
 mod scan;
 pub mod statement;
+mod windows;
 
 use std::fmt;
 
@@ -91,6 +92,11 @@ pub fn network() -> impl Strategy<Value = Case> {
 /// Row statistics and operations on them, in rows of 0 to some thousand elements.
 pub fn rows() -> impl Strategy<Value = Case> {
     cases(60, rows::rows)
+}
+
+/// Aggregations over windows along two axes.
+pub fn windows() -> impl Strategy<Value = Case> {
+    cases(20, windows::windows)
 }
 
 /// Products of products, with softmax, masks and gradients.

@@ -25,7 +25,7 @@ pub struct Window {
 
 /// The pieces of a chunk of places, with their addresses and guards at the first point.
 #[derive(Default)]
-pub struct Pieces {
+pub struct WindowPieces {
     /// The first place, the length, and whether some point has counted at all of its places.
     pieces: Vec<(usize, usize, bool)>,
     values: Vec<i64>,
@@ -53,8 +53,8 @@ impl Window {
     }
 
     /// Aggregates the points with these numbers into `sums`, at the places of a chunk, and marks in
-    /// `written` where any of them counted. `first` is the position of the first element of `data`, and
-    /// `walker` is at the first point of the reduction.
+    /// `written` where any of them counted. `first` is the position of the first element of `data`,
+    /// and `walker` is at the first point of the reduction.
     pub fn sum<T: Number>(
         &self,
         aggregation: Aggregation,
@@ -62,7 +62,7 @@ impl Window {
         (data, first): (&[T], usize),
         (chunk, points): (Range<usize>, Range<usize>),
         (sums, written): (&mut [T], &mut [Bool]),
-        Pieces { pieces, values, segments }: &mut Pieces,
+        WindowPieces { pieces, values, segments }: &mut WindowPieces,
     ) {
         let Self { lines, moves, .. } = self;
         let width = lines.expressions.len();
@@ -126,8 +126,9 @@ impl Rows {
         forward.then_some(Self { operand: *operand, lines, length: points.size, position })
     }
 
-    /// Aggregates the rows of a chunk of places: to values, or for the arg forms to positions. `first` is the position of the first element of `data`, and
-    /// `walker` is at the first point of the reduction.
+    /// Aggregates the rows of a chunk of places: to values, or for the arg forms to positions.
+    /// `first` is the position of the first element of `data`, and `walker` is at the first point
+    /// of the reduction.
     pub fn fold<T: Number>(
         &self,
         (aggregation, identity): (Aggregation, T),

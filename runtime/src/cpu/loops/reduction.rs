@@ -11,7 +11,7 @@
 //! threads, in a way that depends on sizes alone.
 
 use super::counting::Counting;
-use super::elements::{Pieces, Rows, Window};
+use super::elements::{Rows, Window, WindowPieces};
 use super::job::{Job, parallel};
 use super::machine::Machine;
 use super::runner::Runner;
@@ -172,7 +172,8 @@ impl<T: Number> Run<'_, T> {
             sums.sum_all(chunk.clone());
             epilogue.given::<Bool>(WRITTEN)[..length].copy_from_slice(&sums.written[..length]);
             if self.arg() {
-                epilogue.given::<i32>(ACCUMULATOR)[..length].copy_from_slice(&sums.best[..length]);
+                let to = epilogue.given::<i32>(ACCUMULATOR);
+                to.iter_mut().zip(&sums.best[..length]).for_each(|(to, best)| *to = (*best).max(0));
             } else {
                 epilogue.given::<T>(ACCUMULATOR)[..length].copy_from_slice(&sums.total[..length]);
             }
@@ -293,7 +294,7 @@ impl<T: Number> Run<'_, T> {
             let whole = whole(place);
             epilogue.given::<Bool>(WRITTEN)[i] = Bool((whole.position >= 0) as u8);
             if self.arg() {
-                epilogue.given::<i32>(ACCUMULATOR)[i] = whole.position;
+                epilogue.given::<i32>(ACCUMULATOR)[i] = whole.position.max(0);
             } else {
                 epilogue.given::<T>(ACCUMULATOR)[i] = whole.value;
             }
@@ -325,7 +326,7 @@ pub struct Sums<'a, T> {
     pub written: Vec<Bool>,
     /// The positions of the best values.
     best: Vec<i32>,
-    pieces: Pieces,
+    pieces: WindowPieces,
 }
 
 impl<'a, T: Number> Sums<'a, T> {
@@ -340,7 +341,7 @@ impl<'a, T: Number> Sums<'a, T> {
             total: vec![run.identity; CHUNK],
             written: vec![Bool(0); CHUNK],
             best: vec![NOWHERE; if run.arg() { CHUNK } else { 0 }],
-            pieces: Pieces::default(),
+            pieces: WindowPieces::default(),
         }
     }
 

@@ -308,7 +308,7 @@ fn take_lanes<T: Number>(
 
 vectorised! {
     /// Finds the positions of the best elements of rows, as [`best_of`] does. Row number i starts
-    /// at `data[i * step]`. The positions in a row are `positions.0`, `positions.0 + positions.1`, ….
+    /// at `data[i * step]`. `positions` are that of a row's first element and the step to the next.
     pub fn best_of_rows<T: Number>(greatest: bool, nothing: T, data: &[T], step: usize, length: usize, positions: (i32, i32), out: &mut [i32]) {
         let (first, by) = positions;
         if length >= LANES {
