@@ -148,13 +148,24 @@ pub struct Segment {
 
 vectorised! {
     /// Combines the elements of each segment, which are `step` apart, into its sums.
-    pub fn accumulate_segments<T: Number>(aggregation: Aggregation, sums: &mut [T], data: &[T], step: usize, segments: &[Segment]) {
+    pub fn accumulate_segments<T: Number>(
+        aggregation: Aggregation,
+        sums: &mut [T],
+        data: &[T],
+        step: usize,
+        segments: &[Segment],
+    ) {
         /// Combines equally many elements, in blocks, since most segments are short.
         #[inline(always)]
         fn combine_all<T: Number>(sums: &mut [T], data: &[T], f: impl Fn(T, T) -> T + Copy) {
             #[inline(always)]
-            fn blocks<'a, T: Number, const N: usize>(sums: &'a mut [T], data: &'a [T], f: impl Fn(T, T) -> T) -> (&'a mut [T], &'a [T]) {
-                let ((sums, sums_left), (data, left)) = (sums.as_chunks_mut::<N>(), data.as_chunks::<N>());
+            fn blocks<'a, T: Number, const N: usize>(
+                sums: &'a mut [T],
+                data: &'a [T],
+                f: impl Fn(T, T) -> T,
+            ) -> (&'a mut [T], &'a [T]) {
+                let (sums, sums_left) = sums.as_chunks_mut::<N>();
+                let (data, left) = data.as_chunks::<N>();
                 for (sums, data) in sums.iter_mut().zip(data) {
                     for (sum, x) in sums.iter_mut().zip(data) {
                         *sum = f(*sum, *x);
@@ -181,10 +192,21 @@ vectorised! {
 
 vectorised! {
     /// Folds rows of consecutive elements. Row number i starts at `data[i * step]`.
-    pub fn fold_rows<T: Number>(aggregation: Aggregation, identity: T, data: &[T], step: usize, length: usize, out: &mut [T]) {
+    pub fn fold_rows<T: Number>(
+        aggregation: Aggregation,
+        identity: T,
+        data: &[T],
+        step: usize,
+        length: usize,
+        out: &mut [T],
+    ) {
         /// Folds in interleaved partial aggregates, fewer than those of [`in_parts`].
         #[inline(always)]
-        fn short<T: Number, const N: usize>(identity: T, values: &[T], f: impl Fn(T, T) -> T + Copy) -> T {
+        fn short<T: Number, const N: usize>(
+            identity: T,
+            values: &[T],
+            f: impl Fn(T, T) -> T + Copy,
+        ) -> T {
             let (whole, rest) = values.as_chunks::<N>();
             let mut parts = [identity; N];
             for chunk in whole {
@@ -205,7 +227,8 @@ vectorised! {
                     0..8 => row.iter().fold(identity, |a, b| f(a, *b)),
                     8..16 => short::<T, 8>(identity, row, f),
                     16..64 => short::<T, 16>(identity, row, f),
-                    _ => T::fold_chunk(aggregation, identity, row).unwrap_or_else(|| in_parts(identity, row, f)),
+                    _ => T::fold_chunk(aggregation, identity, row)
+                        .unwrap_or_else(|| in_parts(identity, row, f)),
                 };
             }
         })
@@ -243,10 +266,23 @@ impl<T: Number> Best<T> {
 vectorised! {
     /// Takes each of `values` that counts into the best one of its place, as [`Best::take`] does.
     /// All count if `counts` is `None`. The positions are `position`, `position + step`, ….
-    pub fn take_each<T: Number>(greatest: bool, best: (&mut [T], &mut [i32]), values: &[T], counts: Option<&[Bool]>, position: i32, step: i32) {
+    pub fn take_each<T: Number>(
+        greatest: bool,
+        best: (&mut [T], &mut [i32]),
+        values: &[T],
+        counts: Option<&[Bool]>,
+        position: i32,
+        step: i32,
+    ) {
         #[inline(always)]
-        fn with<T: Number>(greatest: bool, best: (&mut [T], &mut [i32]), values: &[T], at: impl Fn(usize) -> i32) {
-            for (i, ((value, at_best), x)) in best.0.iter_mut().zip(best.1).zip(values).enumerate() {
+        fn with<T: Number>(
+            greatest: bool,
+            best: (&mut [T], &mut [i32]),
+            values: &[T],
+            at: impl Fn(usize) -> i32,
+        ) {
+            let best = best.0.iter_mut().zip(best.1);
+            for (i, ((value, at_best), x)) in best.zip(values).enumerate() {
                 let mut one = Best { value: *value, position: *at_best };
                 one.take(Best { value: *x, position: at(i) }, greatest);
                 (*value, *at_best) = (one.value, one.position);
@@ -267,10 +303,18 @@ vectorised! {
 vectorised! {
     /// Returns the best of the values that count, as [`Best::take`] defines it. All count if
     /// `counts` is `None`. The positions are `position`, `position + step`, ….
-    pub fn best_of<T: Number>(greatest: bool, nothing: T, values: &[T], counts: Option<&[Bool]>, position: i32, step: i32) -> Best<T> {
+    pub fn best_of<T: Number>(
+        greatest: bool,
+        nothing: T,
+        values: &[T],
+        counts: Option<&[Bool]>,
+        position: i32,
+        step: i32,
+    ) -> Best<T> {
         let mut whole = Best { value: nothing, position: NOWHERE };
         let at = |i: usize| position.wrapping_add((i as i32).wrapping_mul(step));
-        let (lanes, rest) = if counts.is_none() { values.as_chunks::<LANES>() } else { (&[][..], values) };
+        let (lanes, rest) =
+            if counts.is_none() { values.as_chunks::<LANES>() } else { (&[][..], values) };
         if !lanes.is_empty() {
             let mut best = ([nothing; LANES], [NOWHERE; LANES]);
             for (number, lanes) in lanes.iter().enumerate() {
@@ -309,11 +353,20 @@ fn take_lanes<T: Number>(
 vectorised! {
     /// Finds the positions of the best elements of rows, as [`best_of`] does. Row number i starts
     /// at `data[i * step]`. `positions` are that of a row's first element and the step to the next.
-    pub fn best_of_rows<T: Number>(greatest: bool, nothing: T, data: &[T], step: usize, length: usize, positions: (i32, i32), out: &mut [i32]) {
+    pub fn best_of_rows<T: Number>(
+        greatest: bool,
+        nothing: T,
+        data: &[T],
+        step: usize,
+        length: usize,
+        positions: (i32, i32),
+        out: &mut [i32],
+    ) {
         let (first, by) = positions;
         if length >= LANES {
             for (i, out) in out.iter_mut().enumerate() {
-                *out = best_of(greatest, nothing, &data[i * step..][..length], None, first, by).position;
+                let row = &data[i * step..][..length];
+                *out = best_of(greatest, nothing, row, None, first, by).position;
             }
             return;
         }
