@@ -219,7 +219,7 @@ fn decided(
     };
     let (inst, dtype) = &program.insts[value];
     let is_zero = |value: Value| constant(value) == Some(Scalar::zero(*dtype));
-    // Whether adding 0 does not change it.
+    // True for a value that stays the same if 0 is added.
     let stays = |value: Value| match program.insts[same(value)].0 {
         Inst::Binary(BinaryOp::Add, a, b) => is_zero(a) || is_zero(b),
         _ => dtype.is_integer(),

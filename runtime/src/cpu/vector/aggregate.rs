@@ -57,7 +57,7 @@ widest! {
 widest! {
     /// Folds f32s as [`fold`] does, where all values count.
     pub fn fold_f32(aggregation: Aggregation, identity: f32, values: &[f32]) -> f32 {
-        each_aggregation!(aggregation, A => in_parts(identity, values, |a, b| combine(A, a, b)))
+        each_aggregation!(aggregation, A => in_parts::<f32, PARTS>(identity, values, |a, b| combine(A, a, b)))
     }
 }
 
@@ -86,11 +86,11 @@ vectorised! {
 /// The number of partial aggregates that are combined at the end.
 const PARTS: usize = 64;
 
-/// Folds all values: in interleaved partial aggregates, then these in a tree.
+/// Folds all values: in N interleaved partial aggregates, then these in a tree.
 #[inline(always)]
-fn in_parts<T: Number>(identity: T, values: &[T], f: impl Fn(T, T) -> T) -> T {
-    let mut parts = [identity; PARTS];
-    let (whole, rest) = values.as_chunks::<PARTS>();
+fn in_parts<T: Number, const N: usize>(identity: T, values: &[T], f: impl Fn(T, T) -> T) -> T {
+    let mut parts = [identity; N];
+    let (whole, rest) = values.as_chunks::<N>();
     for chunk in whole {
         for (part, x) in parts.iter_mut().zip(chunk) {
             *part = f(*part, *x);
@@ -119,7 +119,7 @@ vectorised! {
     pub fn fold<T: Number>(aggregation: Aggregation, identity: T, values: &[T], counts: Option<&[Bool]>) -> T {
         #[inline(always)]
         fn with<T: Number>(identity: T, values: &[T], counts: Option<&[Bool]>, f: impl Fn(T, T) -> T) -> T {
-            let Some(counts) = counts else { return in_parts(identity, values, f) };
+            let Some(counts) = counts else { return in_parts::<T, PARTS>(identity, values, f) };
             let mut parts = [identity; PARTS];
             for (values, counts) in values.chunks(PARTS).zip(counts.chunks(PARTS)) {
                 for ((part, x), counts) in parts.iter_mut().zip(values).zip(counts) {
@@ -200,35 +200,16 @@ vectorised! {
         length: usize,
         out: &mut [T],
     ) {
-        /// Folds in interleaved partial aggregates, fewer than those of [`in_parts`].
-        #[inline(always)]
-        fn short<T: Number, const N: usize>(
-            identity: T,
-            values: &[T],
-            f: impl Fn(T, T) -> T + Copy,
-        ) -> T {
-            let (whole, rest) = values.as_chunks::<N>();
-            let mut parts = [identity; N];
-            for chunk in whole {
-                for (part, x) in parts.iter_mut().zip(chunk) {
-                    *part = f(*part, *x);
-                }
-            }
-            for (part, x) in parts.iter_mut().zip(rest) {
-                *part = f(*part, *x);
-            }
-            tree(parts, f)
-        }
         each_aggregation!(aggregation, A => {
             let f = |a: T, b: T| combine(A, a, b);
             for (i, out) in out.iter_mut().enumerate() {
                 let row = &data[i * step..][..length];
                 *out = match length {
                     0..8 => row.iter().fold(identity, |a, b| f(a, *b)),
-                    8..16 => short::<T, 8>(identity, row, f),
-                    16..64 => short::<T, 16>(identity, row, f),
+                    8..16 => in_parts::<T, 8>(identity, row, f),
+                    16..64 => in_parts::<T, 16>(identity, row, f),
                     _ => T::fold_chunk(aggregation, identity, row)
-                        .unwrap_or_else(|| in_parts(identity, row, f)),
+                        .unwrap_or_else(|| in_parts::<T, PARTS>(identity, row, f)),
                 };
             }
         })
@@ -274,27 +255,14 @@ vectorised! {
         position: i32,
         step: i32,
     ) {
-        #[inline(always)]
-        fn with<T: Number>(
-            greatest: bool,
-            best: (&mut [T], &mut [i32]),
-            values: &[T],
-            at: impl Fn(usize) -> i32,
-        ) {
-            let best = best.0.iter_mut().zip(best.1);
-            for (i, ((value, at_best), x)) in best.zip(values).enumerate() {
-                let mut one = Best { value: *value, position: *at_best };
-                one.take(Best { value: *x, position: at(i) }, greatest);
-                (*value, *at_best) = (one.value, one.position);
-            }
-        }
         let at = |i: usize| position.wrapping_add((i as i32).wrapping_mul(step));
         match (counts, greatest) {
-            (None, true) => with(true, best, values, at),
-            (None, false) => with(false, best, values, at),
+            (None, true) => take_all(true, best, values, at),
+            (None, false) => take_all(false, best, values, at),
             (Some(counts), _) => {
                 let counts = &counts[..values.len()];
-                with(greatest, best, values, |i| if counts[i].0 != 0 { at(i) } else { NOWHERE })
+                let at = |i: usize| if counts[i].0 != 0 { at(i) } else { NOWHERE };
+                take_all(greatest, best, values, at)
             }
         }
     }
@@ -318,7 +286,7 @@ vectorised! {
         if !lanes.is_empty() {
             let mut best = ([nothing; LANES], [NOWHERE; LANES]);
             for (number, lanes) in lanes.iter().enumerate() {
-                take_lanes(greatest, &mut best, lanes, |i| at(number * LANES + i));
+                take_all(greatest, (&mut best.0, &mut best.1), lanes, |i| at(number * LANES + i));
             }
             for (value, position) in best.0.into_iter().zip(best.1) {
                 whole.take(Best { value, position }, greatest);
@@ -336,14 +304,16 @@ vectorised! {
 /// The rows or elements that are compared at once.
 const LANES: usize = 32;
 
+/// Takes each of `values` into the best one of its place. `at` returns the position of a value.
 #[inline(always)]
-fn take_lanes<T: Number>(
+fn take_all<T: Number>(
     greatest: bool,
-    best: &mut ([T; LANES], [i32; LANES]),
-    values: &[T; LANES],
+    best: (&mut [T], &mut [i32]),
+    values: &[T],
     at: impl Fn(usize) -> i32,
 ) {
-    for (i, ((value, at_best), x)) in best.0.iter_mut().zip(&mut best.1).zip(values).enumerate() {
+    let best = best.0.iter_mut().zip(best.1);
+    for (i, ((value, at_best), x)) in best.zip(values).enumerate() {
         let mut one = Best { value: *value, position: *at_best };
         one.take(Best { value: *x, position: at(i) }, greatest);
         (*value, *at_best) = (one.value, one.position);
@@ -380,7 +350,7 @@ vectorised! {
                     *value = data[row * step + i];
                 }
                 let at = first.wrapping_add((i as i32).wrapping_mul(by));
-                take_lanes(greatest, &mut best, &values, |_| at);
+                take_all(greatest, (&mut best.0, &mut best.1), &values, |_| at);
             }
             out.copy_from_slice(&best.1[..out.len()]);
         }
