@@ -269,7 +269,7 @@ impl Run<'_, '_> {
         trainer.check_weights()?;
         // An epoch stopped in its validation already has its training results.
         if trainer.history.get(epoch).is_none() {
-            let training = trainer.results()?;
+            let training = exact(trainer.results()?);
             trainer.history.push(Epoch { epoch, training, validation: Vec::new(), seconds: 0.0 });
         }
         let validation = match self.validated {
@@ -280,7 +280,8 @@ impl Run<'_, '_> {
         let Some(validation) = validation else { return Ok(false) };
         (trainer.epoch, trainer.seen) = (epoch + 1, 0);
         let Some(results) = trainer.history.last_mut() else { return Ok(false) };
-        (results.validation, results.seconds) = (validation, began.elapsed().as_secs_f64());
+        results.validation = exact(validation);
+        results.seconds = began.elapsed().as_secs_f64();
         let results = results.clone();
         let mut progress = self.progress(trainer, epoch, self.steps(), began);
         self.callbacks
@@ -318,6 +319,12 @@ impl Run<'_, '_> {
              these alone: there are {samples} in batches of {batch}"
         )))
     }
+}
+
+/// Returns results without spare room: those of each epoch are kept.
+fn exact(mut results: Vec<(String, Reading)>) -> Vec<(String, Reading)> {
+    results.shrink_to_fit();
+    results
 }
 
 /// Checks after the first step, not after the first epoch, that there are the results that
