@@ -7,7 +7,7 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{
-    dead, exchange, fold, hoist, integers, join, layout, separate, settle, share, stretch,
+    dead, exchange, fold, hoist, integers, join, layout, rank, separate, settle, share, stretch,
 };
 use crate::plan::{
     Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
@@ -23,7 +23,8 @@ pub const SIMPLIFY: [Pass; 5] =
     [("fold", fold), ("hoist", hoist), ("share", share), ("exchange", exchange), ("dead", dead)];
 
 /// The passes that prepare a graph for a device with kernels.
-pub const FOR_SHADERS: [Pass; 3] = [("settle", settle), ("join", join), ("dead", dead)];
+pub const FOR_SHADERS: [Pass; 4] =
+    [("settle", settle), ("rank", rank), ("join", join), ("dead", dead)];
 
 /// The passes that prepare a graph for a cpu. Its vectors run along channels and along places of
 /// one kind, and its fast products are of floats. Joining does not pay there: it has no launches to

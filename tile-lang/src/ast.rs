@@ -312,7 +312,7 @@ pub struct Sequence {
     pub axis: Expr,
 }
 
-/// `Output[indices: sizes] = aggregation(body), constraints default T no_defract;`
+/// `Output[indices: sizes] = aggregation[rank](body), constraints default T no_defract;`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contraction {
     pub output: Ident,
@@ -323,6 +323,8 @@ pub struct Contraction {
     /// many sizes as indices.
     pub sizes: Vec<Expr>,
     pub aggregation: Aggregation,
+    /// `argmax[k](…)`: the index of the output that is the rank of the value.
+    pub rank: Option<Ident>,
     pub body: Expr,
     pub constraints: Vec<Constraint>,
     pub default: Option<Ident>,

@@ -169,6 +169,9 @@ impl fmt::Display for Contraction {
             self.aggregation.symbol(),
             self.body
         )?;
+        if let Some(rank) = &self.rank {
+            write!(f, " (rank {rank})")?;
+        }
         for constraint in &self.constraints {
             write!(f, " (constraint {} {})", constraint.poly, constraint.bound)?;
         }

@@ -227,6 +227,7 @@ fn others(graph: &mut Graph, points: &Points) -> Option<NodeId> {
     let output = output.collect::<Option<Vec<_>>>()?;
     let op = Contraction {
         aggregation: Aggregation::Product,
+        rank: None,
         indices,
         output,
         accesses,

@@ -57,6 +57,7 @@ impl<'a> Tensors<'a> {
         body.results = vec![number];
         let op = Contraction {
             aggregation: Aggregation::Assign,
+            rank: None,
             indices: IndexRange::all(shape),
             output: (0..shape.len()).map(Affine::var).collect(),
             accesses: Vec::new(),

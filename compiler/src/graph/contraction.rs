@@ -157,10 +157,17 @@ pub enum ContractionLeaf {
 /// go to the least position. Without valid points it is 0, or the default. Any number is better
 /// than a NaN.
 ///
+/// The arg forms may have a `rank`: a variable of the output, from 0, which nothing else mentions.
+/// The node is then the position of the value with that many better ones before it, in order of
+/// their positions where they are equal. Places whose rank is no less than the number of valid
+/// points have none.
+///
 /// Max and min ignore NaNs: if every valid value is NaN, the result is the identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contraction {
     pub aggregation: Aggregation,
+    /// Arg forms only: the variable that is the rank of the value.
+    pub rank: Option<usize>,
     pub indices: Vec<IndexRange>,
     /// The place written: one coordinate for each axis of the node's shape.
     pub output: Vec<Affine>,
@@ -198,6 +205,7 @@ impl Contraction {
         body.results = vec![body.push(Inst::Leaf(ContractionLeaf::Access(0)), dtype)];
         Contraction {
             aggregation,
+            rank: None,
             indices: IndexRange::all(extents),
             output: place,
             accesses: vec![Access::fixed(0, index)],

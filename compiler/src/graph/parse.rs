@@ -216,6 +216,13 @@ impl<'a> Cursor<'a> {
             cursor.expect("..")?;
             Ok(IndexRange { name, low, high: cursor.number()? })
         })?;
+        let rank = if self.eat("rank") {
+            let name = self.name()?;
+            let known = indices.iter().position(|index| index.name == name);
+            Some(known.ok_or_else(|| format!("`{name}` is not an index"))?)
+        } else {
+            None
+        };
         let affine = |text: &str| {
             Affine::parse(text, |name| indices.iter().position(|index| index.name == name))
         };
@@ -250,6 +257,7 @@ impl<'a> Cursor<'a> {
         Ok((
             Contraction {
                 aggregation,
+                rank,
                 indices,
                 output,
                 accesses,

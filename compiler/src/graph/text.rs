@@ -180,6 +180,9 @@ impl Display for ContractionText<'_> {
         let output = list(c.output.iter().map(|affine| self.affine(affine)));
         let ranges = list(c.indices.iter().map(|i| format!("{}: {}..{}", i.name, i.low, i.high)));
         write!(f, "contract {} [{output}] ({ranges})", c.aggregation.name())?;
+        if let Some(rank) = c.rank.and_then(|rank| c.indices.get(rank)) {
+            write!(f, " rank {}", rank.name)?;
+        }
         if !c.constraints.is_empty() {
             write!(
                 f,

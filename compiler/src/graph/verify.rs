@@ -248,6 +248,7 @@ impl Contraction {
             .chain(indices)
             .chain(leaves)
             .try_for_each(|a| self.in_range(a))?;
+        self.verify_rank()?;
         self.body.verify(|leaf| match leaf {
             ContractionLeaf::Index(_) => Ok(DType::I32),
             ContractionLeaf::Access(access) => match self.accesses.get(*access) {
@@ -267,6 +268,31 @@ impl Contraction {
             }
             _ => Err("the body gives neither a value nor a value and a bool".into()),
         }
+    }
+
+    /// Checks that the rank belongs to an arg form, runs from 0 and occurs as one coordinate of the
+    /// output, and nowhere else.
+    fn verify_rank(&self) -> Result<(), String> {
+        let Some(rank) = self.rank else { return Ok(()) };
+        if !matches!(self.aggregation, Aggregation::ArgMax | Aggregation::ArgMin) {
+            return Err("a rank belongs to the arg forms".into());
+        }
+        let mentions = |affine: &Affine| affine.coefficient(rank) != 0;
+        let coordinates = self.output.iter().filter(|affine| mentions(affine));
+        let is_coordinate = coordinates.eq([&Affine::var(rank)]);
+        let is_read = self.body.leaves().any(|leaf| match leaf {
+            ContractionLeaf::Index(affine) => mentions(affine),
+            ContractionLeaf::Access(_) => false,
+        });
+        if self.indices.get(rank).is_none_or(|index| index.low != 0)
+            || !is_coordinate
+            || is_read
+            || self.accesses.iter().any(|access| access.mentions(rank))
+            || self.constraints.iter().any(mentions)
+        {
+            return Err("a rank is not a coordinate of the output alone".into());
+        }
+        Ok(())
     }
 
     fn verify_operands(&self, ty: &TensorType, operands: &[&TensorType]) -> Result<(), String> {

@@ -9,6 +9,8 @@ use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::scalar::{BinaryOp, UnaryOp};
 
+use super::contraction::order;
+
 /// A value of the reference, and the maximum error of a correct device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
@@ -249,6 +251,24 @@ impl Total {
         self.exact &= error == 0.0;
         self.whole &= x.fract() == 0.0;
         self.count += 1.0;
+    }
+
+    /// Adds one of the terms, which have positions: that with `rank` better ones before it.
+    pub fn choose(&mut self, mut terms: Vec<(Bounded, i32)>, rank: usize) {
+        let aggregation = self.aggregation;
+        terms.sort_by(|(a, p), (b, q)| order(aggregation, a.value, b.value).then(p.cmp(q)));
+        if rank >= terms.len() {
+            return;
+        }
+        let (chosen, position) = terms.remove(rank);
+        self.add(chosen, position);
+        for (term, _) in terms {
+            let distance = (term.number() - chosen.number()).abs();
+            self.exact &= term.error == 0.0;
+            if distance.is_nan() || distance <= term.error + chosen.error {
+                self.rival = f64::INFINITY;
+            }
+        }
     }
 
     fn challenge(&mut self, term: Bounded, position: i32) {

@@ -1,5 +1,8 @@
 //! Executes contractions point by point.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
 use crate::affine::Affine;
 use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
@@ -8,7 +11,7 @@ use crate::scalar::{BinaryOp, Inst, Value};
 use crate::tensor::{Tensor, TensorType};
 
 use super::walk::Walk;
-use super::{Error, blank, filled};
+use super::{Error, blank, copy, filled};
 
 /// Returns the tensor that `contraction` computes from `operands`.
 pub(super) fn run(
@@ -16,13 +19,80 @@ pub(super) fn run(
     ty: &TensorType,
     operands: &[&Tensor],
 ) -> Result<Tensor, Error> {
-    let mut points = Points::new(contraction, ty, operands);
+    if let Some(rank) = contraction.rank {
+        return ranked(contraction, rank, ty, operands);
+    }
     let start = Aggregate {
         written: false,
         total: if contraction.aggregation == Aggregation::Product { 1.0 } else { 0.0 },
         best: contraction.aggregation.identity(contraction.body.dtype(contraction.body.results[0])),
         position: 0,
     };
+    let mut places = filled(ty.elements(), start)?;
+    each_point(contraction, ty, operands, |place, position, value| {
+        places[place].add(contraction.aggregation, value, position);
+    });
+    let default = if contraction.default { operands.last() } else { None };
+    let mut result = blank(ty)?;
+    for (position, place) in places.iter().enumerate() {
+        if place.written {
+            result.set(position, place.result(contraction.aggregation));
+        } else if let Some(default) = default {
+            result.set(position, default.get(position));
+        }
+    }
+    Ok(result)
+}
+
+/// Returns the positions of values in order; `rank` is the variable of the rank.
+fn ranked(
+    contraction: &Contraction,
+    rank: usize,
+    ty: &TensorType,
+    operands: &[&Tensor],
+) -> Result<Tensor, Error> {
+    let mut result = match (contraction.default, operands.last()) {
+        (true, Some(default)) => copy(default, ty)?,
+        _ => blank(ty)?,
+    };
+    let stride = contraction
+        .output
+        .iter()
+        .zip(ty.strides())
+        .find_map(|(place, stride)| (place.as_variable() == Some(rank)).then_some(stride));
+    let count = contraction.indices[rank].high as usize;
+    // Each point once, at the place of the best.
+    let mut first = contraction.clone();
+    first.indices[rank].high = first.indices[rank].high.min(1);
+    let mut found: BTreeMap<usize, Vec<(Scalar, i32)>> = BTreeMap::new();
+    each_point(&first, ty, operands, |place, position, value| {
+        found.entry(place).or_default().push((value, position));
+    });
+    for (place, mut points) in found {
+        points.sort_by(|&(a, p), &(b, q)| order(contraction.aggregation, a, b).then(p.cmp(&q)));
+        for (rank, (_, position)) in points.iter().take(count).enumerate() {
+            result.set(place + rank * stride.unwrap_or(0), Scalar::i32(*position));
+        }
+    }
+    Ok(result)
+}
+
+/// Returns the order of two values in an arg form: the better one first, NaNs last.
+pub(super) fn order(aggregation: Aggregation, a: Scalar, b: Scalar) -> Ordering {
+    let better = if aggregation == Aggregation::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
+    let is_first = |a: Scalar, b: Scalar| better.evaluate(a, b).is_true();
+    let is_nan = |scalar: Scalar| scalar.to_f64().is_nan();
+    is_first(b, a).cmp(&is_first(a, b)).then(is_nan(a).cmp(&is_nan(b)))
+}
+
+/// Calls `f` with the place, the position and the value of each point that counts.
+fn each_point(
+    contraction: &Contraction,
+    ty: &TensorType,
+    operands: &[&Tensor],
+    mut f: impl FnMut(usize, i32, Scalar),
+) {
+    let mut points = Points::new(contraction, ty, operands);
     // A product of 16-bit floats that is summed or multiplied is not rounded first.
     let result = contraction.body.results[0];
     let factors = match contraction.body.insts[result] {
@@ -33,7 +103,6 @@ pub(super) fn run(
         }
         _ => None,
     };
-    let mut places = filled(ty.elements(), start)?;
     let mut values = Dense::with_capacity(contraction.body.insts.len());
     let mut remaining = !points.walk.is_empty();
     while remaining {
@@ -49,26 +118,15 @@ pub(super) fn run(
             let counts =
                 contraction.body.results.get(1).is_none_or(|&counts| values[counts].is_true());
             if counts {
-                let place = &mut places[forms[points.place] as usize];
                 let exact = |(a, b): (Value, Value)| {
                     Scalar::from_f64(DType::F64, values[a].to_f64() * values[b].to_f64())
                 };
                 let value = factors.map_or(values[result], exact);
-                place.add(contraction.aggregation, value, forms[points.position] as i32);
+                f(forms[points.place] as usize, forms[points.position] as i32, value);
             }
         }
         remaining = points.walk.advance();
     }
-    let default = if contraction.default { operands.last() } else { None };
-    let mut result = blank(ty)?;
-    for (position, place) in places.iter().enumerate() {
-        if place.written {
-            result.set(position, place.result(contraction.aggregation));
-        } else if let Some(default) = default {
-            result.set(position, default.get(position));
-        }
-    }
-    Ok(result)
 }
 
 /// The points of a contraction's index space, and the reads at each.

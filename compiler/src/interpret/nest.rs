@@ -151,6 +151,7 @@ impl Point<'_> {
         let nest = self.nest;
         let body = &nest.body;
         let mut total = Total::new(nest.aggregation?, nest.accumulator()?);
+        let mut ranked = Vec::new();
         let mut values = Dense::with_capacity(body.insts.len());
         for number in 0..nest.reduction_points() {
             self.set(nest.reduction(), number);
@@ -169,7 +170,13 @@ impl Point<'_> {
             }
             let position =
                 nest.position.as_ref().map_or(Some(0), |position| self.value(position))?;
-            total.add(term, position as i32);
+            match &nest.rank {
+                Some(_) => ranked.push((term, position as i32)),
+                None => total.add(term, position as i32),
+            }
+        }
+        if let Some(rank) = &nest.rank {
+            total.choose(ranked, usize::try_from(self.value(rank)?).ok()?);
         }
         Some(total)
     }

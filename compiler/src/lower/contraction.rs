@@ -64,6 +64,7 @@ pub(super) fn lower<'p>(
     });
     let points = Points::new(&variables, &indices, &constraints, &evaluator.budget, span)?;
     let output = places.iter().map(|place| points.affine(place)).collect::<Lowered<Vec<_>>>()?;
+    let rank = rank(contraction, &output);
     let aggregation = aggregation(contraction.aggregation);
     if aggregation == Aggregation::Assign {
         points.written_once(&output, &contraction.output.name)?;
@@ -84,6 +85,7 @@ pub(super) fn lower<'p>(
     operands.extend(default(evaluator, scope, contraction, dtype, &shape)?);
     let op = Op::Contraction(Box::new(Contraction {
         aggregation,
+        rank,
         indices: points.index_ranges()?,
         output,
         accesses,
@@ -229,6 +231,15 @@ fn default<'p>(
             .also(contraction.output.span, "the output"));
     }
     Ok(Some(tensor))
+}
+
+/// Returns the variable that is the rank; `output` has the coordinates of all leading axes, too.
+fn rank(contraction: &ast::Contraction, output: &[Affine]) -> Option<usize> {
+    let rank = contraction.rank.as_ref()?;
+    let is_rank =
+        |expr: &Expr| matches!(&expr.kind, ExprKind::Name(name) if name.name == rank.name);
+    let from_end = contraction.indices.iter().rev().position(is_rank)?;
+    output.iter().nth_back(from_end)?.as_variable()
 }
 
 fn aggregation(aggregation: ast::Aggregation) -> Aggregation {

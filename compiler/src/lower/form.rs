@@ -19,6 +19,7 @@ impl Form {
         Form {
             contraction: Contraction {
                 aggregation,
+                rank: None,
                 indices: Vec::new(),
                 output: Vec::new(),
                 accesses: Vec::new(),

@@ -6,6 +6,7 @@
 //!
 //! An estimate of the cost chooses the order.
 
+use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::nest::Nest;
@@ -30,6 +31,9 @@ pub struct Reduction {
     /// For the arg forms, the position that identifies a point; otherwise no expression. It runs
     /// through the body's space.
     pub position: Lines,
+    /// For the arg forms: the number of points that are better than the one whose position a place
+    /// has, an expression of the places. Such a reduction runs along its points.
+    pub rank: Option<Affine>,
 }
 
 impl Reduction {
@@ -40,6 +44,9 @@ impl Reduction {
             return across;
         }
         let along = Self::over(nest, aggregation, dtype, false);
+        if nest.rank.is_some() {
+            return along;
+        }
         if along.cost() < across.cost() { along } else { across }
     }
 
@@ -55,7 +62,8 @@ impl Reduction {
         let body = Tape::new(nest, &nest.body, &nest.body.results, own.clone(), &nest.guards);
         let guards = Lines::new(nest, own, &nest.guards);
         let position = Lines::new(nest, own, &nest.position);
-        Self { aggregation, dtype, body, across, guards, position, places, points }
+        let rank = nest.rank.clone();
+        Self { aggregation, dtype, body, across, guards, position, rank, places, points }
     }
 
     /// Returns the load, if the values are elements of one operand as they are: at addresses that
@@ -92,7 +100,8 @@ impl Reduction {
     /// where they are. There are none if they are long, or so few that threads share one.
     pub fn rows(&self) -> Option<&Reader> {
         const FEW: usize = 64;
-        let reader = self.element().filter(|_| !self.across && self.guards.is_empty())?;
+        let may = !self.across && self.guards.is_empty() && self.rank.is_none();
+        let reader = self.element().filter(|_| may)?;
         let is_row = reader.offset.run == self.points.size && reader.offset.steps[0] == 1;
         (is_row && self.points.size <= CHUNK && self.places.size >= FEW).then_some(reader)
     }

@@ -46,6 +46,7 @@ pub fn build(
         operands: builder.operands.iter().map(|(_, tensor)| tensor.clone()).collect(),
         aggregation: aggregated.aggregation,
         position: aggregated.position,
+        rank: aggregated.rank,
         body: builder.of_body.map(|(body, _)| body).unwrap_or_default(),
         inner,
         epilogue,
@@ -63,6 +64,7 @@ struct Aggregated {
     aggregation: Option<Aggregation>,
     guards: Vec<Affine>,
     position: Option<Affine>,
+    rank: Option<Affine>,
 }
 
 impl Builder<'_> {
@@ -97,10 +99,12 @@ impl Builder<'_> {
         let dtype = accumulator_type(op.aggregation, body.dtype(value));
         let value = widened(&mut body, op, value, dtype);
         body.results = [Some(value), valid].into_iter().flatten().collect();
-        self.guarded |= valid.is_some();
+        self.guarded |= valid.is_some() || op.rank.is_some();
         let position = position_of(op, &form.indices).ok_or_else(|| self.overflow())?;
         self.of_body = Some((body, std::mem::take(&mut self.memo)));
-        Ok(Aggregated { aggregation: Some(op.aggregation), guards: form.guards, position })
+        let rank = op.rank.map(|rank| form.indices[rank].clone());
+        let (aggregation, guards) = (Some(op.aggregation), form.guards);
+        Ok(Aggregated { aggregation, guards, position, rank })
     }
 
     /// Builds the epilogue, whose results are the elements that each root writes to each of its

@@ -27,7 +27,8 @@
 //!   operand.
 //! - `when`, guards and loads of the epilogue mention no reduction axis. Neither do output
 //!   positions.
-//! - `position` is set for the arg forms, and for no others.
+//! - `position` is set for the arg forms, and for no others. Only these have a `rank`, which depends
+//!   on free axes on which the body and the guards do not.
 //! - Epilogues of nests without inner sums may have statistics, and so may bodies of nests with
 //!   inner sums. Only nests with statistics have columns.
 //!
@@ -228,6 +229,9 @@ pub struct Nest {
     /// For the arg forms: the i32 that identifies a point. Ties go to the point with the least
     /// position.
     pub position: Option<Affine>,
+    /// Arg forms only: the number of points that are better than the one whose position is the
+    /// accumulator. Otherwise it is the position of the best.
+    pub rank: Option<Affine>,
     /// Results: the value to aggregate, then optionally a bool that is true if the point counts.
     /// Sums and products of f16 and bf16 values are accumulated in f32.
     pub body: Program<Leaf>,

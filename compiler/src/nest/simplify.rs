@@ -68,6 +68,7 @@ pub(super) fn expressions(nest: &Nest) -> impl Iterator<Item = &Affine> {
         .map(|d| &d.numerator)
         .chain(&nest.guards)
         .chain(&nest.position)
+        .chain(&nest.rank)
         .chain(outputs)
         .chain(leaves)
 }
@@ -96,7 +97,8 @@ fn without_variable(mut nest: Nest, variable: usize, value: Affine) -> Option<Ne
         change(&mut derived.numerator)?;
     }
     let outputs = nest.outputs.iter_mut().map(|output| &mut output.position);
-    nest.guards.iter_mut().chain(&mut nest.position).chain(outputs).try_for_each(change)?;
+    let of_points = nest.guards.iter_mut().chain(&mut nest.position).chain(&mut nest.rank);
+    of_points.chain(outputs).try_for_each(change)?;
     programs(&mut nest).try_for_each(|program| change_program(program, change))?;
     Some(nest)
 }

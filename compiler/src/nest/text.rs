@@ -98,6 +98,9 @@ impl fmt::Display for Nest {
         if let Some(position) = &self.position {
             writeln!(f, "  position {}", self.affine(position))?;
         }
+        if let Some(rank) = &self.rank {
+            writeln!(f, "  rank {}", self.affine(rank))?;
+        }
         for (number, inner) in self.inner.iter().enumerate() {
             writeln!(f, "  inner{number} sum [{}]", list(&self.axes[inner.axes.clone()]))?;
             self.program(f, &inner.body)?;

@@ -88,6 +88,7 @@ impl Nest {
                 })?;
             }
         }
+        self.check_rank()?;
         for affine in self.guards.iter().chain(&self.position) {
             self.mentions_below(affine, self.axes.len() + self.derived.len())?;
         }
@@ -96,6 +97,23 @@ impl Nest {
         }
         self.check_program(&self.body, Part::Body)?;
         self.check_program(&self.epilogue, Part::Epilogue)
+    }
+
+    /// Checks that a rank depends on free axes which decide nothing about the points.
+    fn check_rank(&self) -> Result<(), String> {
+        let Some(rank) = &self.rank else { return Ok(()) };
+        require(self.position.is_some(), || "a rank belongs to the arg forms".into())?;
+        require(rank.variables().all(|v| v < self.free), || {
+            "a rank mentions something else than free axes".into()
+        })?;
+        let loads = self.body_loads().flat_map(|load| load.when.iter().chain([&load.offset]));
+        let indices = self.body.leaves().filter_map(|leaf| match leaf {
+            Leaf::Index(affine) => Some(affine),
+            _ => None,
+        });
+        let mut of_points = loads.chain(indices).chain(&self.guards).chain(&self.position);
+        let is_still = |affine: &Affine| rank.variables().all(|v| !self.depends_on(affine, v));
+        require(of_points.all(is_still), || "a rank decides about the points".into())
     }
 
     fn check_output(&self, number: usize, output: &Output) -> Result<(), String> {

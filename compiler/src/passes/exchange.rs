@@ -291,6 +291,7 @@ impl FactorProduct {
         let extents: Vec<usize> = used.iter().map(|&v| self.extents[v]).collect();
         let op = Contraction {
             aggregation: Aggregation::Sum,
+            rank: None,
             indices: IndexRange::all(&extents),
             output: self.places.iter().map(affine).collect(),
             accesses,

@@ -177,6 +177,7 @@ fn joined(graph: &mut Graph, products: &[Projection]) {
     let columns = Affine::var(count);
     let op = Contraction {
         aggregation: Aggregation::Sum,
+        rank: None,
         indices: IndexRange::all(&extents),
         output: (0..before).map(Affine::var).chain([columns.clone()]).collect(),
         accesses: vec![

@@ -135,7 +135,9 @@ impl Plan {
 
 fn flops(nest: &Nest) -> u64 {
     let places = nest.places() as u64;
-    let points = places.saturating_mul(nest.reduction_points() as u64);
+    // Places that differ in their rank share the points.
+    let ranks = nest.points(nest.rank.iter().flat_map(Affine::variables)) as u64;
+    let points = (places / ranks).saturating_mul(nest.reduction_points() as u64);
     let aggregates = match nest.aggregation {
         None | Some(Aggregation::Assign) => false,
         Some(_) => nest.accumulator().is_some_and(DType::is_float),

@@ -309,6 +309,30 @@ pub const MISTAKES: &[Mistake] = &[
         &["expected the name of a model after `train`", "as in `train Net { … }`"],
     ),
     (
+        "a rank of a sum",
+        Text("function f(X[N, C]) -> (Y) { Y[n, k: N, 3] = +[k](X[n, c]); }\n"),
+        "check net.tile",
+        &["expected `(`, found `[`"],
+    ),
+    (
+        "a rank that is no index of the output",
+        Text("function f(X[N, C]) -> (Y) { Y[n: N] = argmax[k](X[n, c]); }\n"),
+        "check net.tile",
+        &["a rank is an index of the output"],
+    ),
+    (
+        "a rank inside",
+        Text("function f(X[N, C]) -> (Y) { Y[n, k: N, 3] = argmax[k](X[n, k + c]); }\n"),
+        "check net.tile",
+        &["a rank stands in one place of the output, and nowhere else"],
+    ),
+    (
+        "a function that sorts",
+        Text("function f(X[N, C]) -> (Y) { Y = topk(X, 3); }\n"),
+        "check net.tile",
+        &["argmax[k](X[n, c])"],
+    ),
+    (
         "hyper-parameters among the inputs",
         Text(
             "layer Block(units, X) -> (Y) { Y = X |> Dense(units); }\nmodel Net(X[N, 3]) -> (Y) { Y = X |> Block(4); }\n",

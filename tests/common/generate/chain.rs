@@ -77,6 +77,7 @@ pub fn contract(
     let index = |form: &Affine| Index { affine: form.clone(), access: None };
     let contraction = Contraction {
         aggregation,
+        rank: None,
         indices: (extents.iter().enumerate())
             .map(|(n, &extent)| IndexRange { name: format!("i{n}"), low: 0, high: extent as i64 })
             .collect(),

@@ -256,8 +256,18 @@ impl Draft {
         value
     }
 
+    /// Adds an axis of ranks, perhaps more than there are points, and returns their variable.
+    fn add_rank(&mut self, choices: &mut Choices) -> usize {
+        let (rank, axis) = (self.indices.len(), choices.pick(self.output.len() + 1));
+        let count = choices.of(&[1, 2, 3, 7, 90]);
+        self.indices.push(IndexRange { name: "rank".into(), low: 0, high: count as i64 });
+        self.output.insert(axis, Affine::var(rank));
+        self.shape.insert(axis, count);
+        rank
+    }
+
     fn add_to(
-        self,
+        mut self,
         choices: &mut Choices,
         builder: &mut Builder,
         aggregation: Aggregation,
@@ -295,6 +305,7 @@ impl Draft {
         }
         let bound = aggregated(aggregation, dtype, body.bounds[value], points);
         let arg = matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
+        let rank = (arg && choices.once_in(2)).then(|| self.add_rank(choices));
         let ty = TensorType::new(if arg { DType::I32 } else { dtype }, self.shape);
         let mut operands: Vec<_> = self.operands.iter().map(|operand| operand.id).collect();
         let mut bound = bound;
@@ -308,8 +319,16 @@ impl Draft {
         let (indices, output, accesses, constraints) =
             (self.indices, self.output, self.accesses, self.constraints);
         let body = body.program;
-        let contraction =
-            Contraction { aggregation, indices, output, accesses, constraints, body, default };
+        let contraction = Contraction {
+            aggregation,
+            rank,
+            indices,
+            output,
+            accesses,
+            constraints,
+            body,
+            default,
+        };
         builder.add(Op::Contraction(Box::new(contraction)), ty, &operands, bound);
     }
 }

@@ -228,6 +228,7 @@ fn gather(choices: &mut Choices, builder: &mut Builder, indices: Value) -> Optio
     };
     let contraction = Contraction {
         aggregation: Aggregation::Assign,
+        rank: None,
         indices: result.iter().enumerate().map(range).collect(),
         output: variables(all),
         accesses: vec![first, second],

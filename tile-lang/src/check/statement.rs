@@ -71,6 +71,7 @@ impl<'p> Checker<'p, '_> {
         let leading = self.output_places(contraction);
         self.value(&contraction.body, Within::Contraction);
         self.compared_indices(contraction);
+        self.rank(contraction);
         self.accesses(contraction, leading);
         self.doubtful_sizes(contraction);
         for constraint in &contraction.constraints {

@@ -161,11 +161,11 @@ pub(super) const NAMES: &[(&str, &str)] = &[
     ("cumsum", "write a contraction, as in `Y[i: N] = +(X[k]), i - k < N;`"),
     (
         "sort",
-        "Tile has no sorting: `argmax(X[n, c])` is the place of the highest, and `TopKCategoricalAccuracy` a metric",
+        "an aggregation gives positions in order, from which to read: `Best[n, k: N, 5] = argmax[k](X[n, c]); Y[n, k: N, 5] = =(X[n, Best[n, k]]);`",
     ),
     (
         "topk",
-        "Tile has no sorting: `argmax(X[n, c])` is the place of the highest, and `TopKCategoricalAccuracy` a metric",
+        "an aggregation gives positions in order, from which to read: `Best[n, k: N, 5] = argmax[k](X[n, c]); Y[n, k: N, 5] = =(X[n, Best[n, k]]);`",
     ),
     ("trace", "write `T[] = +(X[i, i]);`"),
     ("diag", "write `D[i: N] = =(X[i, i]);`"),

@@ -191,6 +191,7 @@ impl Syntax<'_> {
             indices,
             sizes,
             aggregation,
+            rank,
             body,
             constraints,
             default,
@@ -224,7 +225,8 @@ impl Syntax<'_> {
         if *no_defract {
             suffix("no_defract".to_string());
         }
-        let aggregation = format!("{}(", aggregation.symbol());
+        let rank = rank.as_ref().map(|rank| format!("[{rank}]")).unwrap_or_default();
+        let aggregation = format!("{}{rank}(", aggregation.symbol());
         let body = Layout::bracketed(aggregation, vec![self.expr(body, Within::Value)], ")");
         let output = Layout::bracketed(format!("{output}["), places, "]");
         let main = Layout::Group(vec![

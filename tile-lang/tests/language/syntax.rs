@@ -87,6 +87,7 @@ fn contractions() {
     assert_snapshot!(statement("O[] = +(A[i] == B[i] ? C[i]);"), @"(contraction O (indices) (sizes) (+ (? (== (at A i) (at B i)) (at C i))))");
     assert_snapshot!(statement("O[:] = *(A[]), i < N & 7, 0 < M;"), @"(contraction O (indices) (sizes) (* (at A)) (constraint i (& N 7)) (constraint 0 M))");
     assert_snapshot!(statement("O[..., i: ..., N] = argmax(exp(A[..., T[i, 2]] - 1.5));"), @"(contraction O (indices ... i) (sizes ... N) (argmax (call exp (- (at A ... (at T i 2)) 1.5))))");
+    assert_snapshot!(statement("O[n, k: N, 5] = argmin[k](A[n, c]);"), @"(contraction O (indices n k) (sizes N 5) (argmin (at A n c)) (rank k))");
 }
 
 #[test]

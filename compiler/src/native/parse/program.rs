@@ -264,11 +264,12 @@ impl Cursor<'_> {
         let position =
             if self.eat("position") { vec![self.bracketed(variables)?] } else { Vec::new() };
         let position = lines(own, variables, position)?;
+        let rank = if self.eat("rank") { Some(self.bracketed(variables)?) } else { None };
         let guards = lines(own, variables, self.conditions(variables)?)?;
         self.expect("body")?;
         let body = self.tape()?;
         self.expect("}")?;
-        Ok(Reduction { aggregation, dtype, places, points, body, across, guards, position })
+        Ok(Reduction { aggregation, dtype, places, points, body, across, guards, position, rank })
     }
 
     fn scatter(&mut self, variables: &Variables) -> Parsed<Scatter> {

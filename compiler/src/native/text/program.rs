@@ -191,6 +191,7 @@ impl Reduction {
         lines.extend(
             self.position.expressions.iter().map(|p| format!("position [{}]", affine(p, axes))),
         );
+        lines.extend(self.rank.as_ref().map(|rank| format!("rank [{}]", affine(rank, axes))));
         if !self.guards.is_empty() {
             lines.push(conditions(&self.guards.expressions, axes).trim_start().to_owned());
         }

@@ -185,6 +185,11 @@ impl NativeProgram {
         self.lines(&reduction.position, own)?;
         let is_arg = matches!(reduction.aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
         ensure(reduction.position.is_empty() != is_arg, || "a position without need".into())?;
+        let may_rank = !*across && is_arg;
+        let of_places = |rank: &Affine| rank.variables().all(|v| places.axes().contains(&v));
+        ensure(reduction.rank.as_ref().is_none_or(|rank| may_rank && of_places(rank)), || {
+            "a rank without positions along the points, or not of places".into()
+        })?;
         let typed = match body.results[..] {
             [value] => body.dtypes[value] == reduction.dtype,
             [value, counts] => {

@@ -4,8 +4,8 @@
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
 //! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
-//! aggregates, and [`elements`] does so where there is nothing to compute before; [`scatter`]
-//! aggregates at places known only at run time.
+//! aggregates, and [`elements`] does so where there is nothing to compute before, and [`ranks`] finds
+//! the best values in order; [`scatter`] aggregates at places known only at run time.
 
 mod counting;
 pub mod elements;
@@ -20,6 +20,8 @@ pub mod job;
 pub mod machine;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod pieces;
+#[expect(unsafe_code, reason = "threads write parts of one list")]
+pub mod ranks;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod reduction;
 pub mod runner;

@@ -14,6 +14,7 @@ use super::counting::Counting;
 use super::elements::{Rows, Window, WindowPieces};
 use super::job::{Job, parallel};
 use super::machine::Machine;
+use super::ranks::Ranks;
 use super::runner::Runner;
 use super::walk::Walker;
 use crate::cpu::memory::{Shared, bytes};
@@ -35,17 +36,18 @@ pub struct Reduction {
     pub aggregation: Aggregation,
     /// The type of the values that are aggregated.
     pub dtype: DType,
-    places: Space,
-    points: Space,
+    pub places: Space,
+    pub points: Space,
     /// The nest's body, over the places if `across`, else over the points.
     pub body: Runner,
     across: bool,
     /// The guards, and for the arg forms the position of a point, through the body's space.
-    guards: Lines,
-    position: Lines,
+    pub guards: Lines,
+    pub position: Lines,
     /// The forms of aggregations of elements as they are.
     window: Option<Window>,
     rows: Option<Rows>,
+    ranks: Option<Ranks>,
 }
 
 impl Reduction {
@@ -61,6 +63,7 @@ impl Reduction {
             across,
             guards,
             position,
+            rank: _,
         } = reduction.clone();
         Self {
             aggregation,
@@ -73,11 +76,15 @@ impl Reduction {
             position,
             window,
             rows,
+            ranks: Ranks::new(reduction),
         }
     }
 
     /// Returns the bytes of partial results that a run keeps.
     pub fn working_bytes(&self) -> u64 {
+        if let Some(ranks) = &self.ranks {
+            return ranks.working_bytes(self.points.size, self.places.size);
+        }
         let places =
             if self.across { self.places.size.min(16 * CHUNK) } else { self.places.size.min(64) };
         let partials =
@@ -90,7 +97,11 @@ impl Reduction {
         typed!(self.dtype, T => {
             let identity = from_scalar(self.aggregation.identity(self.dtype));
             let run = Run::<T> { reduction: self, job, aggregation: self.aggregation, identity };
-            if self.across { run.across(places) } else { run.along(places) }
+            match &self.ranks {
+                Some(ranks) => ranks.run(&run, places),
+                None if self.across => run.across(places),
+                None => run.along(places),
+            }
         })
     }
 }
@@ -284,7 +295,7 @@ impl<T: Number> Run<'_, T> {
     }
 
     /// Runs the epilogue for a chunk of places. `whole` returns the aggregated value of a place.
-    fn finish(
+    pub fn finish(
         &self,
         epilogue: &mut Machine,
         chunk: Range<usize>,

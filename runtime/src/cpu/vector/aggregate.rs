@@ -301,6 +301,26 @@ vectorised! {
     }
 }
 
+vectorised! {
+    /// Returns the number of values before the first that is not worse than `limit`: of all values,
+    /// if every one is worse, or a NaN.
+    pub fn first_within<T: Number>(greatest: bool, limit: T, values: &[T]) -> usize {
+        let is_within = |x: T| {
+            let (a, b) = if greatest { (limit, x) } else { (x, limit) };
+            T::less(a, b) | T::equal(a, b)
+        };
+        let mut first = 0;
+        for block in values.as_chunks::<LANES>().0 {
+            if block.iter().fold(false, |any, x| any | is_within(*x)) {
+                break;
+            }
+            first += LANES;
+        }
+        let rest = &values[first..];
+        first + rest.iter().position(|x| is_within(*x)).unwrap_or(rest.len())
+    }
+}
+
 /// The rows or elements that are compared at once.
 const LANES: usize = 32;
 
