@@ -104,6 +104,7 @@ fn convolution(draw: &mut Draw) -> Nest {
         operands: [&image, &other].map(|dims| TensorType::new(DType::F32, [elements(dims)])).into(),
         aggregation: Some(Aggregation::Sum),
         position: None,
+        rank: None,
         body,
         inner: Vec::new(),
         epilogue,

@@ -44,6 +44,7 @@ fn pointwise(axes: &[(&str, usize)], operands: Vec<TensorType>, epilogue: Progra
         operands,
         aggregation: None,
         position: None,
+        rank: None,
         body: Program::default(),
         inner: Vec::new(),
         epilogue,

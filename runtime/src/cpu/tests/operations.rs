@@ -18,6 +18,7 @@ fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> N
         operands: operands.iter().map(|t| t.ty().clone()).collect(),
         aggregation: None,
         position: None,
+        rank: None,
         body: Program::default(),
         inner: Vec::new(),
         epilogue: program,

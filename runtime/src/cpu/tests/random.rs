@@ -208,6 +208,7 @@ fn bare(name: &str, dtype: DType, axes: Vec<Axis>, free: usize) -> Nest {
         operands: Vec::new(),
         aggregation: None,
         position: None,
+        rank: None,
         body: Program::default(),
         inner: Vec::new(),
         epilogue: Program::default(),

@@ -136,6 +136,7 @@ impl Convolution {
             ],
             aggregation: Some(Aggregation::Sum),
             position: None,
+            rank: None,
             body,
             inner: Vec::new(),
             epilogue,
