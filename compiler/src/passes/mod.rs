@@ -16,6 +16,7 @@ mod steady;
 mod stretch;
 #[cfg(test)]
 mod testing;
+mod widen;
 
 pub use dead::dead;
 pub use exchange::exchange;
@@ -30,3 +31,4 @@ pub use separate::separate;
 pub use settle::settle;
 pub use share::share;
 pub use stretch::stretch;
+pub use widen::widen;

@@ -200,8 +200,25 @@ vectorised! {
         length: usize,
         out: &mut [T],
     ) {
+        /// Folds rows of `N` elements that follow each other. The compiler takes many at once.
+        #[inline(always)]
+        fn short<T: Number, const N: usize>(identity: T, data: &[T], out: &mut [T], f: impl Fn(T, T) -> T) {
+            for (out, row) in out.iter_mut().zip(data.as_chunks::<N>().0) {
+                *out = row.iter().fold(identity, |a, b| f(a, *b));
+            }
+        }
         each_aggregation!(aggregation, A => {
             let f = |a: T, b: T| combine(A, a, b);
+            match (length, step) {
+                (1, 1) => return short::<T, 1>(identity, data, out, f),
+                (2, 2) => return short::<T, 2>(identity, data, out, f),
+                (3, 3) => return short::<T, 3>(identity, data, out, f),
+                (4, 4) => return short::<T, 4>(identity, data, out, f),
+                (5, 5) => return short::<T, 5>(identity, data, out, f),
+                (6, 6) => return short::<T, 6>(identity, data, out, f),
+                (7, 7) => return short::<T, 7>(identity, data, out, f),
+                _ => {}
+            }
             for (i, out) in out.iter_mut().enumerate() {
                 let row = &data[i * step..][..length];
                 *out = match length {

@@ -5,7 +5,7 @@
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx512 {
     ($($function:tt)*) => {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
         $($function)*
     };
 }
@@ -14,7 +14,7 @@ macro_rules! avx512 {
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx2 {
     ($($function:tt)*) => {
-        #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
         $($function)*
     };
 }
@@ -33,7 +33,7 @@ macro_rules! baseline {
     ($($function:tt)*) => { $($function)* };
 }
 
-/// Proof that this processor has AVX2, FMA, BMI1, BMI2, LZCNT and POPCNT.
+/// Proof that this processor has AVX2, FMA, F16C, BMI1, BMI2, LZCNT and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Avx2(());
@@ -115,7 +115,7 @@ pub fn level() -> Level {
     static LEVEL: std::sync::OnceLock<Level> = std::sync::OnceLock::new();
     *LEVEL.get_or_init(|| {
         macro_rules! all { ($($feature:tt)*) => { $(is_x86_feature_detected!($feature))&&* } }
-        if !all!("avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt") {
+        if !all!("avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "popcnt") {
             Level::Baseline
         } else if all!("avx512f" "avx512bw" "avx512dq" "avx512vl") {
             // SAFETY: all of the features were detected just above.

@@ -19,6 +19,10 @@ pub mod lanes;
     expect(unsafe_code, reason = "features are detected and then relied on")
 )]
 pub mod level;
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "functions compiled for a vector unit")
+)]
 mod narrow;
 pub mod number;
 mod operation;
@@ -38,6 +42,6 @@ pub use level::Neon;
 pub use level::{Avx2, Avx512};
 pub use level::{Level, is_fused, level};
 pub use operation::{
-    binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, to_f32,
-    unary, unary_f32,
+    binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, spread,
+    to_f32, unary, unary_f32,
 };

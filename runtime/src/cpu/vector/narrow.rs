@@ -45,8 +45,75 @@ fn f32_to_bf16(x: f32) -> u16 {
     (if x.is_nan() { bits >> 16 | 0x40 } else { rounded }) as u16
 }
 
+/// Conversions of f16 by instructions.
+#[cfg(target_arch = "x86_64")]
+mod f16c {
+    use super::{f16, f16_to_f32, f32_to_f16};
+    use crate::cpu::vector::level::avx2;
+    use std::arch::x86_64::{
+        __m128i, __m256, _MM_FROUND_TO_NEAREST_INT, _mm256_cvtph_ps, _mm256_cvtps_ph,
+    };
+
+    /// The elements that one instruction converts.
+    const LANES: usize = 8;
+
+    avx2! {
+        pub fn to_f32(x: &[f16], out: &mut [f32]) {
+            let length = x.len().min(out.len());
+            let (blocks, rest) = x[..length].as_chunks::<LANES>();
+            let (of_blocks, of_rest) = out[..length].as_chunks_mut::<LANES>();
+            for (x, out) in blocks.iter().zip(of_blocks) {
+                let x: __m128i = bytemuck::cast(*x);
+                *out = bytemuck::cast::<__m256, _>(_mm256_cvtph_ps(x));
+            }
+            for (x, out) in rest.iter().zip(of_rest) {
+                *out = f16_to_f32(x.to_bits());
+            }
+        }
+    }
+
+    avx2! {
+        pub fn from_f32(x: &[f32], out: &mut [f16]) {
+            let length = x.len().min(out.len());
+            let (blocks, rest) = x[..length].as_chunks::<LANES>();
+            let (of_blocks, of_rest) = out[..length].as_chunks_mut::<LANES>();
+            for (x, out) in blocks.iter().zip(of_blocks) {
+                let x: __m256 = bytemuck::cast(*x);
+                *out = bytemuck::cast::<__m128i, _>(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));
+            }
+            for (x, out) in rest.iter().zip(of_rest) {
+                *out = f16::from_bits(f32_to_f16(*x));
+            }
+        }
+    }
+}
+
+/// Converts f16s to f32 by instructions, if the processor has them.
+fn f16s_to_f32(x: &[f16], out: &mut [f32]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if vector::level().avx2().is_some() {
+        // SAFETY: the proof says that the processor has the function's features.
+        unsafe { f16c::to_f32(x, out) };
+        return true;
+    }
+    let _ = (x, out);
+    false
+}
+
+/// Converts f32s to f16 by instructions, if the processor has them.
+fn f32s_to_f16(x: &[f32], out: &mut [f16]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if vector::level().avx2().is_some() {
+        // SAFETY: the proof says that the processor has the function's features.
+        unsafe { f16c::from_f32(x, out) };
+        return true;
+    }
+    let _ = (x, out);
+    false
+}
+
 macro_rules! half_float {
-    ($t:ty, $to_f32:ident, $from_f32:ident, $from_f64:expr) => {
+    ($t:ty, $to_f32:ident, $from_f32:ident, $from_f64:expr, $to_f32s:expr, $from_f32s:expr) => {
         impl Number for $t {
             const FLOAT: bool = true;
             const NARROW_FLOAT: bool = true;
@@ -104,6 +171,14 @@ macro_rules! half_float {
                 Self::from_bits($from_f32(x))
             }
             #[inline(always)]
+            fn to_f32_chunk(x: &[Self], out: &mut [f32]) -> bool {
+                $to_f32s(x, out)
+            }
+            #[inline(always)]
+            fn from_f32_chunk(x: &[f32], out: &mut [Self]) -> bool {
+                $from_f32s(x, out)
+            }
+            #[inline(always)]
             fn to_i64(self) -> i64 {
                 Number::to_f32(self) as i64
             }
@@ -114,5 +189,36 @@ macro_rules! half_float {
         }
     };
 }
-half_float!(f16, f16_to_f32, f32_to_f16, f16::from_f64);
-half_float!(bf16, bf16_to_f32, f32_to_bf16, bf16::from_f64);
+half_float!(f16, f16_to_f32, f32_to_f16, f16::from_f64, f16s_to_f32, f32s_to_f16);
+// The compiler makes vector code of bf16's conversions.
+half_float!(bf16, bf16_to_f32, f32_to_bf16, bf16::from_f64, |_, _| false, |_, _| false);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All f16s, and f32s around each and in between, one by one and as chunks, as the `half` crate
+    /// converts them.
+    #[test]
+    fn conversions() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let is_same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        let mut wide = vec![0.0; all.len()];
+        vector::to_f32(&all, &mut wide);
+        for (narrow, &wide) in all.iter().zip(&wide) {
+            assert!(is_same(wide, f16::to_f32(*narrow)), "{narrow}");
+            assert!(is_same(wide, Number::to_f32(*narrow)), "{narrow}");
+        }
+        let steps = [0i32, 1, -1, 0xfff, 0x1000, 0x1001, 0x17ff];
+        let near =
+            |x: &f32| steps.map(|step| f32::from_bits(x.to_bits().wrapping_add_signed(step)));
+        let wide: Vec<f32> = wide.iter().flat_map(near).collect();
+        let mut narrow = vec![f16::ZERO; wide.len()];
+        vector::from_f32(&wide, &mut narrow);
+        for (x, found) in wide.iter().zip(&narrow) {
+            let wanted = f16::from_f32(*x).to_f32();
+            assert!(is_same(found.to_f32(), wanted), "{x}: {found}");
+            assert!(is_same(f16::from_bits(f32_to_f16(*x)).to_f32(), wanted), "{x}");
+        }
+    }
+}

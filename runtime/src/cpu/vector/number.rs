@@ -65,6 +65,15 @@ pub trait Number: Pod + Default + PartialEq + Send + Sync {
     fn from_f32(x: f32) -> Self {
         Self::from_f64(x as f64)
     }
+    /// Converts chunks as [`Number::to_f32`] does, up to the shorter length, if there is a faster
+    /// way than one by one. Otherwise returns false and leaves `out` unchanged.
+    fn to_f32_chunk(_x: &[Self], _out: &mut [f32]) -> bool {
+        false
+    }
+    /// Converts chunks as [`Number::from_f32`] does, with the result of [`Number::to_f32_chunk`].
+    fn from_f32_chunk(_x: &[f32], _out: &mut [Self]) -> bool {
+        false
+    }
     /// Converts. u64 wraps; floats truncate and saturate.
     fn to_i64(self) -> i64;
     /// Converts. Integers wrap, floats round.

@@ -166,23 +166,56 @@ vectorised! {
     }
 }
 
+vectorised! {
+    /// Repeats each of the first `made` elements as often as fills `elements`, in place.
+    pub fn spread<T: Number>(made: usize, elements: &mut [T]) {
+        /// Repeats each element `N` times.
+        #[inline(always)]
+        fn short<T: Number, const N: usize>(made: usize, elements: &mut [T]) {
+            // From the last to the first: each element is read before it is overwritten.
+            for number in (0..made).rev() {
+                let element = elements[number];
+                elements.as_chunks_mut::<N>().0[number] = [element; N];
+            }
+        }
+        let row = elements.len() / made.max(1);
+        match row {
+            0 | 1 => {}
+            2 => short::<T, 2>(made, elements),
+            3 => short::<T, 3>(made, elements),
+            4 => short::<T, 4>(made, elements),
+            8 => short::<T, 8>(made, elements),
+            16 => short::<T, 16>(made, elements),
+            32 => short::<T, 32>(made, elements),
+            _ => {
+                for number in (0..made).rev() {
+                    let element = elements[number];
+                    elements[number * row..(number + 1) * row].fill(element);
+                }
+            }
+        }
+    }
+}
+
 macro_rules! conversions {
-    ($($name:ident: $from:ident -> $to:ident, $method:expr;)*) => { $(
+    ($($name:ident: $from:ident -> $to:ident, $method:expr, $chunk:expr;)*) => { $(
         vectorised! {
             /// Converts `a` to `out`, up to the shorter length, as [`Number`] does.
             pub fn $name<T: Number>(a: &[$from], out: &mut [$to]) {
-                map(a, out, $method);
+                if !$chunk(a, &mut *out) {
+                    map(a, out, $method);
+                }
             }
         }
     )* };
 }
 conversions! {
-    to_f32: T -> f32, |x| x.to_f32();
-    to_f64: T -> f64, |x| x.to_f64();
-    to_i64: T -> i64, |x| x.to_i64();
-    from_f32: f32 -> T, T::from_f32;
-    from_f64: f64 -> T, T::from_f64;
-    from_i64: i64 -> T, T::from_i64;
+    to_f32: T -> f32, |x| x.to_f32(), T::to_f32_chunk;
+    to_f64: T -> f64, |x| x.to_f64(), |_, _| false;
+    to_i64: T -> i64, |x| x.to_i64(), |_, _| false;
+    from_f32: f32 -> T, T::from_f32, T::from_f32_chunk;
+    from_f64: f64 -> T, T::from_f64, |_, _| false;
+    from_i64: i64 -> T, T::from_i64, |_, _| false;
 }
 
 /// Converts `a` to another type, as [`tile_compiler::dtype::Scalar::cast`] does: by way of a type

@@ -339,10 +339,9 @@ impl<'t> Machine<'t> {
     /// Aggregates a value over each row of the chunk. Returns the number of elements written.
     fn statistic<T: Number>(&self, aggregation: Aggregation, a: Value, out: &mut [T]) -> usize {
         let identity = from_scalar(aggregation.identity(self.tape.dtypes[a]));
-        let rows = self.value::<T>(a).chunks(self.length / self.rows);
-        out.iter_mut()
-            .zip(rows)
-            .for_each(|(out, row)| *out = vector::fold(aggregation, identity, row, None));
+        let row = self.length / self.rows;
+        let out = &mut out[..self.rows];
+        vector::fold_rows(aggregation, identity, self.value::<T>(a), row, row, out);
         self.rows
     }
 
@@ -483,13 +482,5 @@ impl<'t> Machine<'t> {
 
 /// Repeats each of the first `made` elements of type `dtype`, in place, so that there are `length`.
 fn spread(dtype: DType, bytes: &mut [u8], made: usize, length: usize) {
-    typed!(dtype, T => {
-        let elements = &mut elements_mut::<T>(bytes)[..length];
-        let row = length / made.max(1);
-        // From the last to the first: each element is read before it is overwritten.
-        for number in (0..if row > 1 { made } else { 0 }).rev() {
-            let element = elements[number];
-            elements[number * row..(number + 1) * row].fill(element);
-        }
-    });
+    typed!(dtype, T => vector::spread(made, &mut elements_mut::<T>(bytes)[..length]));
 }
