@@ -7,7 +7,7 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{
-    dead, exchange, fold, hoist, integers, join, layout, separate, settle, share, stretch,
+    bytes, dead, exchange, fold, hoist, integers, join, layout, separate, settle, share, stretch,
 };
 use crate::plan::{
     Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
@@ -26,11 +26,12 @@ pub const SIMPLIFY: [Pass; 5] =
 pub const FOR_SHADERS: [Pass; 3] = [("settle", settle), ("join", join), ("dead", dead)];
 
 /// The passes that prepare a graph for a cpu. Its vectors run along channels and along places of
-/// one kind, and its fast products are of floats. Joining does not pay there: it has no launches to
+/// one kind, and its fast products are of floats and of 8-bit integers. Joining does not pay there: it has no launches to
 /// save, and reads slices more slowly than whole tensors.
-pub const FOR_CPUS: [Pass; 6] = [
+pub const FOR_CPUS: [Pass; 7] = [
     ("settle", settle),
     ("separate", separate),
+    ("bytes", bytes),
     ("integers", integers),
     ("stretch", stretch),
     ("layout", layout),

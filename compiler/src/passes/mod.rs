@@ -1,5 +1,6 @@
 //! Graph passes, one in each file. Their order is in [`crate::pipeline`].
 
+mod bytes;
 mod dead;
 mod exchange;
 mod fold;
@@ -16,6 +17,7 @@ mod stretch;
 #[cfg(test)]
 mod testing;
 
+pub use bytes::bytes;
 pub use dead::dead;
 pub use exchange::exchange;
 pub use fold::fold;
