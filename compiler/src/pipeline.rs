@@ -26,8 +26,8 @@ pub const SIMPLIFY: [Pass; 5] =
 pub const FOR_SHADERS: [Pass; 3] = [("settle", settle), ("join", join), ("dead", dead)];
 
 /// The passes that prepare a graph for a cpu. Its vectors run along channels and along places of
-/// one kind, and its fast products are of floats and of 8-bit integers. Joining does not pay there: it has no launches to
-/// save, and reads slices more slowly than whole tensors.
+/// one kind, and its fast products are of floats and of 8-bit integers. Joining does not pay there:
+/// it has no launches to save, and reads slices more slowly than whole tensors.
 pub const FOR_CPUS: [Pass; 7] = [
     ("settle", settle),
     ("separate", separate),

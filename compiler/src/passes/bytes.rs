@@ -17,7 +17,7 @@
 //!   has one is copied, with the zero point around it.
 //!
 //! Why it is sound: arithmetic of i32 wraps, so that it may be reordered. Each place of the result
-//! is the sum of the same number of terms, and no term is left out where a zero point is subtracted.
+//! is the sum of the same number of terms, and none is left out where a zero point is subtracted.
 
 use crate::affine::{Affine, Injectivity, injective};
 use crate::dtype::{DType, Scalar};

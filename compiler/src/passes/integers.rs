@@ -65,8 +65,8 @@ fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
     body
 }
 
-/// Returns the type in which to compute the node, if it is a sum of products of integers that floats
-/// represent exactly.
+/// Returns the type in which to compute the node, if it is a sum of products of integers that a
+/// float represents exactly.
 fn float(
     graph: &Graph,
     id: NodeId,

@@ -28,7 +28,7 @@ graph f(%0, %1, %2) -> (P = %8)
         %9 = contract sum [0, u] (n: 0..1, u: 0..5, k: 0..300) { v0 = %3[k, u]; v1 = cast v0 : i32; yield v1 } : i32[1, 5]
         %10 = mul %5 %9 : i32[1, 5]
         %11 = sub %8 %10 : i32[4, 5]
-");
+        ");
 }
 
 #[test]
@@ -42,7 +42,22 @@ graph f(%0) -> (P = %6)
 %4 = sub %2 %3 : i32[9, 7]
 %5 = cast %1 : i32[3, 7, 5]
 %6 = contract sum [y, f] (y: 0..9, f: 0..5, i: 0..3, c: 0..7) { v0 = %4[y + i - 1, c]; v1 = %5[i, c, f]; v2 = mul v0 v1; yield v2 } : i32[9, 5]
-"), @"");
+"), @"
+        graph f(%0) -> (P = %12)
+        %0 = input X : u8[9, 7]
+        %1 = weight W : u8[3, 7, 5]
+        %2 = cast %0 : i32[9, 7]
+        %3 = constant 3 : i32[]
+        %4 = sub %2 %3 : i32[9, 7]
+        %5 = constant -125 : i32[]
+        %6 = contract assign [i0 + 1, i1] (i0: 0..9, i1: 0..7) { v0 = %4[i0, i1]; yield v0 } : i32[11, 7]
+        %7 = add %6 %5 : i32[11, 7]
+        %8 = cast %7 : i8[11, 7]
+        %9 = contract sum [y, f] (y: 0..9, f: 0..5, i: 0..3, c: 0..7) { v0 = %8[y + i, c]; v1 = %1[i, c, f]; v2 = cast v0 : i32; v3 = cast v1 : i32; v4 = mul v2 v3; yield v4 } : i32[9, 5]
+        %10 = contract sum [0, f] (y: 0..1, f: 0..5, i: 0..3, c: 0..7) { v0 = %1[i, c, f]; v1 = cast v0 : i32; yield v1 } : i32[1, 5]
+        %11 = mul %5 %10 : i32[1, 5]
+        %12 = sub %9 %11 : i32[9, 5]
+        ");
 }
 
 /// Returns whether the sum of products of two inputs in i32 is rewritten.

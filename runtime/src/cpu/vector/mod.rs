@@ -1,11 +1,12 @@
 //! Arithmetic on this processor's vector units, without threads and without nests.
 //!
 //! [`register`] is one register behind a trait that every instruction set implements, [`quad`] has
-//! registers of 8-bit integers, and [`lanes`] adds what f32 needs beyond products. [`elementary`] has exp, tanh and the like, on scalars
-//! and on registers. [`number`] and [`narrow`] define the element types and each scalar operation
-//! on them. On these stand the loops over chunks of elements: `operation`, `gather` and `aggregate`
-//! run one operation at a time, [`strip`] a whole chain of them in registers. [`level`](level())
-//! says which instructions there are, and gives the proof that registers carry.
+//! registers of 8-bit integers, and [`lanes`] adds what f32 needs beyond products. [`elementary`]
+//! has exp, tanh and the like, on scalars and on registers. [`number`] and [`narrow`] define the
+//! element types and each scalar operation on them. On these stand the loops over chunks of
+//! elements: `operation`, `gather` and `aggregate` run one operation at a time, [`strip`] a whole
+//! chain of them in registers. [`level`](level()) says which instructions there are, and gives the
+//! proof that registers carry.
 
 mod aggregate;
 pub mod elementary;

@@ -194,8 +194,8 @@ fn instruction_sets() {
     }
 }
 
-/// Products of bytes are exact with the kernels of every instruction set, also where sums of 16 bits
-/// would saturate, and for any number of terms.
+/// Products of bytes are exact with the kernels of every instruction set, also where sums of 16
+/// bits would saturate, and for any number of terms.
 #[test]
 fn quads() {
     quads_of::<false>();
