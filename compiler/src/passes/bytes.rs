@@ -302,20 +302,18 @@ impl Factor {
             let sum = binary(graph, BinaryOp::Add, wide, by);
             graph.add(Op::Cast, TensorType::new(to, &shape[..]), &[sum])
         });
-        let moved =
-            |graph: &mut Graph, zero: Option<NodeId>| match zero.map(|zero| &graph.node(zero).op) {
-                None => Some(constant(graph, by)),
-                Some(Op::Constant(value)) if value.to_i64() == -by => None,
-                Some(Op::Constant(value)) => {
-                    let value = value.to_i64() + by;
-                    Some(constant(graph, value))
-                }
-                Some(_) => {
-                    let by = constant(graph, by);
-                    zero.map(|zero| binary(graph, BinaryOp::Add, zero, by))
-                }
-            };
-        self.over_places = moved(graph, self.over_places);
+        self.over_places = match self.over_places.map(|zero| (zero, &graph.node(zero).op)) {
+            None => Some(constant(graph, by)),
+            Some((_, Op::Constant(value))) if value.to_i64() == -by => None,
+            Some((_, Op::Constant(value))) => {
+                let value = value.to_i64() + by;
+                Some(constant(graph, value))
+            }
+            Some((zero, _)) => {
+                let by = constant(graph, by);
+                Some(binary(graph, BinaryOp::Add, zero, by))
+            }
+        };
     }
 
     /// Copies the elements with the zero point around them, if there is one and the contraction

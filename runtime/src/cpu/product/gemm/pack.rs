@@ -110,7 +110,7 @@ impl Axis {
     }
 
     /// Returns the number of indices.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.offsets.len()
     }
 

@@ -18,7 +18,7 @@ pub struct Quads<'a> {
 impl<'a> Quads<'a> {
     /// Creates an operand, as [`Gather::new`] does.
     pub fn new(data: &'a [u8], first: usize, places: &'a Places, steps: &[usize]) -> Self {
-        Self { bytes: Gather::new(data, first, places, steps), terms: places.k.len() }
+        Self { bytes: Gather::new(data, first, places, steps), terms: places.k.count() }
     }
 
     /// Packs a panel of the left operand: the terms of a row are contiguous.
