@@ -408,6 +408,43 @@ graph case(%0) -> (P = %4)
     }
 }
 
+/// Products and padded convolutions of 8-bit integers less zero points of any shape.
+#[test]
+fn products_less_zero_points() {
+    let product = "[n, u] (n: 0..37, u: 0..13, k: 0..91) { v0 = %8[n, k]; v1 = %9[k, u];";
+    let convolution = "[n, f, y, x] (n: 0..2, f: 0..13, y: 0..9, x: 0..11, c: 0..7, i: 0..3, j: 0..3) { v0 = %8[n, c, y + i - 1, x + j - 1]; v1 = %9[f, c, i, j];";
+    let cases = [
+        (product, "[37, 91]", "[91, 13]", ["[37, 1]", "[13]"], "[37, 13]"),
+        (convolution, "[2, 7, 9, 11]", "[13, 7, 3, 3]", ["[1]", "[13, 1, 1, 1]"], "[2, 13, 9, 11]"),
+    ];
+    let types = [("u8", "i8"), ("i8", "u8"), ("u8", "u8"), ("i8", "i8")];
+    for (left, right) in types {
+        for (sum, x, w, zeros, y) in cases {
+            for [of_x, of_w] in [["[]", "[]"], zeros] {
+                let graph = format!(
+                    "\
+graph case(%0, %1) -> (P = %10)
+%0 = input X : {left}{x}
+%1 = input A : {left}{of_x}
+%2 = weight W : {right}{w}
+%3 = weight B : {right}{of_w}
+%4 = cast %0 : i32{x}
+%5 = cast %1 : i32{of_x}
+%6 = cast %2 : i32{w}
+%7 = cast %3 : i32{of_w}
+%8 = sub %4 %5 : i32{x}
+%9 = sub %6 %7 : i32{w}
+%10 = contract sum {sum} v2 = mul v0 v1; yield v2 }} : i32{y}
+"
+                );
+                let number = |i: usize| ((i * 7919 + 13) % 401) as f64 - 140.0;
+                let case = exactly(Graph::parse(&graph).unwrap(), number);
+                assert_eq!(fault(&case, &Device::cpu()), None, "{graph}");
+            }
+        }
+    }
+}
+
 /// Transposed convolutions of any stride and length with channels-first results.
 #[test]
 fn transposed_convolutions() {

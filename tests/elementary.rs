@@ -15,13 +15,14 @@ use tile_runtime::{Device, Model};
 const BOUND: f64 = 4.0;
 
 /// Operations that are exact, or the device's own. All others are held to the bound.
-const NATIVE: [UnaryOp; 9] = [
+const NATIVE: [UnaryOp; 10] = [
     UnaryOp::Neg,
     UnaryOp::BitNot,
     UnaryOp::Abs,
     UnaryOp::Ceil,
     UnaryOp::Floor,
     UnaryOp::Recip,
+    UnaryOp::Rint,
     UnaryOp::Round,
     UnaryOp::Rsqrt,
     UnaryOp::Sqrt,

@@ -7,8 +7,8 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{
-    dead, exchange, fold, hoist, integers, join, layout, rank, separate, settle, share, stretch,
-    widen,
+    bytes, dead, exchange, fold, hoist, integers, join, layout, rank, separate, settle, share,
+    stretch, widen,
 };
 use crate::plan::{
     Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
@@ -28,13 +28,14 @@ pub const FOR_SHADERS: [Pass; 4] =
     [("settle", settle), ("rank", rank), ("join", join), ("dead", dead)];
 
 /// The passes that prepare a graph for a cpu. Its vectors run along channels and along places of
-/// one kind, and its fast products are of f32 and f64. Joining does not pay there: it has no launches to
-/// save, and reads slices more slowly than whole tensors.
-pub const FOR_CPUS: [Pass; 8] = [
+/// one kind, and its fast products are of f32, f64 and 8-bit integers. Joining does not pay there:
+/// it has no launches to save, and reads slices more slowly than whole tensors.
+pub const FOR_CPUS: [Pass; 9] = [
     ("widen", widen),
     ("hoist", hoist),
     ("settle", settle),
     ("separate", separate),
+    ("bytes", bytes),
     ("integers", integers),
     ("stretch", stretch),
     ("layout", layout),

@@ -188,6 +188,8 @@ impl Emitter<'_> {
             UnaryOp::Exp => M::Exp,
             UnaryOp::Floor => M::Floor,
             UnaryOp::Log => M::Log,
+            // Halves go to the even neighbour in every shading language.
+            UnaryOp::Rint => M::Round,
             UnaryOp::Rsqrt => M::InverseSqrt,
             UnaryOp::Sin => M::Sin,
             UnaryOp::Sinh => M::Sinh,

@@ -45,7 +45,7 @@ pub(super) fn unary<A: Algebra>(
 ) -> Option<A::Value> {
     use UnaryOp::*;
     Some(match op {
-        BitNot | Ceil | Floor | Round => return None,
+        BitNot | Ceil | Floor | Rint | Round => return None,
         Neg => on.unary(Neg, g),
         Abs => absolute(on, x, g),
         // ±1 / sqrt(1 - x²)

@@ -83,6 +83,7 @@ impl Bounded {
             | UnaryOp::Abs
             | UnaryOp::Ceil
             | UnaryOp::Floor
+            | UnaryOp::Rint
             | UnaryOp::Round
             | UnaryOp::BitNot => 0.0,
             UnaryOp::Recip | UnaryOp::Sqrt | UnaryOp::Rsqrt => rounding(dtype, y, QUOTIENT),

@@ -11,7 +11,7 @@ pub fn is_native_unary(op: UnaryOp, dtype: DType) -> bool {
     match op {
         Neg | Abs => dtype.is_signed_integer() || dtype.is_float(),
         BitNot => !dtype.is_float(),
-        Ceil | Floor | Recip | Rsqrt | Sqrt => dtype.is_float(),
+        Ceil | Floor | Recip | Rint | Rsqrt | Sqrt => dtype.is_float(),
         Acos | Acosh | Asin | Asinh | Atan | Atanh | Cos | Cosh | Exp | Log | Sin | Sinh | Tan
         | Tanh => {
             matches!(dtype, DType::F16 | DType::F32)

@@ -88,7 +88,7 @@ impl Constant {
             (UnaryOp::BitNot, Constant::Float(_)) => Err(bits_of_float(span)),
             (UnaryOp::Recip, Constant::Int(0)) => Err(division_by_zero(span)),
             (UnaryOp::Neg | UnaryOp::BitNot | UnaryOp::Abs, _)
-            | (UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round, _) => {
+            | (UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Rint | UnaryOp::Round, _) => {
                 Ok(Constant::from_wide(op.evaluate(self.wide())))
             }
             _ => Ok(Constant::from_wide(op.evaluate(self.wide().cast(DType::F64)))),

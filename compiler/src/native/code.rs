@@ -36,6 +36,8 @@ pub enum Code {
     Abs,
     Sqrt,
     Recip,
+    /// Rounds to the nearest integer, halves to the even one.
+    Rint,
     Rsqrt,
     Exp,
     /// `exp(x - a)`
@@ -82,7 +84,7 @@ pub enum WordOp {
 impl Code {
     /// The operations other than words: each with its name in text forms and the number of its
     /// operands.
-    const NAMED: [(Code, &'static str, usize); 28] = [
+    const NAMED: [(Code, &'static str, usize); 29] = [
         (Code::Nothing, "nothing", 0),
         (Code::Take, "take", 1),
         (Code::Add, "add", 1),
@@ -104,6 +106,7 @@ impl Code {
         (Code::Abs, "abs", 0),
         (Code::Sqrt, "sqrt", 0),
         (Code::Recip, "recip", 0),
+        (Code::Rint, "rint", 0),
         (Code::Rsqrt, "rsqrt", 0),
         (Code::Exp, "exp", 0),
         (Code::ExpSub, "exp_sub", 1),

@@ -8,7 +8,8 @@
 //! The roles and sizes of the nest's axes decide which [`Implementation`] computes the values that
 //! the epilogue reads:
 //!
-//! - [`Product`]: a sum of products of two factors, by a packed matrix product.
+//! - [`Product`]: a sum of products of two factors, floats or 8-bit integers, by a packed matrix
+//!   product.
 //! - [`Winograd`]: convolutions with windows of 3 × 3 and 5 × 5, with fewer multiplications.
 //! - [`Direct`]: a short reduction over elements that are contiguous along the last axis, in tiles
 //!   of vector registers.
@@ -113,7 +114,7 @@ pub use direct::{Direct, Form};
 pub use fused::{Fused, Term};
 pub use method::Method;
 pub use pieces::Piece;
-pub use product::{Factor, Product};
+pub use product::{Factor, Product, QUAD};
 pub use program::{Implementation, NativeOutput, NativeProgram, Position};
 pub use reduction::Reduction;
 pub use scatter::Scatter;

@@ -21,10 +21,14 @@ use super::tape::Tape;
 const LEAST_WORK: usize = 4096;
 const LEAST_ROWS: usize = 4;
 
+/// The terms that an element of packed 8-bit integers holds.
+pub const QUAD: usize = 4;
+
 /// A product. Places are consecutive along columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// The type of the sums: f32 or f64.
+    /// The type of the sums: f32 or f64, which the factors have, too; or i32. Then both factors are
+    /// gathered, one from u8 and the other from i8.
     pub dtype: DType,
     pub batch: Vec<usize>,
     pub rows: Vec<usize>,
@@ -61,12 +65,24 @@ impl Product {
         processor: &Processor,
         kept: &dyn Fn(usize) -> bool,
     ) -> Option<Self> {
-        let dtype = nest.accumulator().filter(|dtype| matches!(dtype, DType::F32 | DType::F64))?;
+        let dtype = nest.accumulator()?;
         let mut roles = oriented(nest)?;
+        let terms_at_once = match dtype {
+            DType::F32 | DType::F64 => 1,
+            DType::I32 => {
+                (roles.left, roles.right) = bytes(nest, roles.left, roles.right)?;
+                QUAD
+            }
+            _ => return None,
+        };
         if nest.places().saturating_mul(nest.reduction_points()) < LEAST_WORK {
             return None;
         }
         let (left, right) = factors(nest, &mut roles);
+        let is_gathered = |factor: &Factor| matches!(factor, Factor::Gathered { .. });
+        if dtype == DType::I32 && ![&left, &right].into_iter().all(is_gathered) {
+            return None;
+        }
         if nest.points(&roles.rows) < LEAST_ROWS
             && !right.operands().iter().all(|&operand| kept(operand))
         {
@@ -74,9 +90,22 @@ impl Product {
         }
         let packs = right.is_alone(nest) && (nest.loops == 0 || right.is_steady(nest));
         let Roles { batch, rows, columns, reduction: terms, .. } = roles;
-        let blocks = ProductBlocks::new(processor, nest.points(&terms), dtype.size());
+        let elements = nest.points(&terms).div_ceil(terms_at_once);
+        let blocks = ProductBlocks::new(processor, elements, dtype.size());
         Some(Self { dtype, batch, rows, columns, terms, left, right, packs, blocks })
     }
+}
+
+/// Returns the loads of two factors of a product in i32, if one loads u8 and the other i8.
+fn bytes(nest: &Nest, left: Value, right: Value) -> Option<(Value, Value)> {
+    let insts = &nest.body.insts;
+    let load = |factor: Value| match insts[factor].0 {
+        Inst::Cast(value) if matches!(insts[value].0, Inst::Leaf(Leaf::Load(_))) => Some(value),
+        _ => None,
+    };
+    let (left, right) = (load(left)?, load(right)?);
+    let dtypes = [insts[left].1, insts[right].1];
+    matches!(dtypes, [DType::U8, DType::I8] | [DType::I8, DType::U8]).then_some((left, right))
 }
 
 /// Returns the nest's roles with the last free axis as a column, so that places are consecutive

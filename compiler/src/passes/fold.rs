@@ -165,7 +165,7 @@ fn unary(graph: &Graph, op: UnaryOp, x: NodeId) -> Option<NodeId> {
     let changes_nothing = match op {
         Neg => dtype == DType::Bool,
         Abs => !dtype.is_float() && !dtype.is_signed_integer(),
-        Ceil | Floor | Round => !dtype.is_float(),
+        Ceil | Floor | Rint | Round => !dtype.is_float(),
         _ => false,
     };
     match &graph.node(x).op {
@@ -173,7 +173,9 @@ fn unary(graph: &Graph, op: UnaryOp, x: NodeId) -> Option<NodeId> {
         Op::Unary(inner) if *inner == op && matches!(op, Neg | BitNot) => {
             Some(graph.operands(x)[0])
         }
-        Op::Unary(inner) if *inner == op && matches!(op, Abs | Ceil | Floor | Round) => Some(x),
+        Op::Unary(inner) if *inner == op && matches!(op, Abs | Ceil | Floor | Rint | Round) => {
+            Some(x)
+        }
         _ => None,
     }
 }

@@ -1,5 +1,5 @@
-//! Computes sums of products of small integers, as in quantized networks, in f64: a cpu has fast
-//! matrix products for floats only.
+//! Computes sums of products of small integers in floats: a cpu has fast loops and products for
+//! these. The pass [`bytes`](super::bytes()) has rewritten most products of 8-bit integers before.
 //!
 //! Example: with `A` and `B` of i8, the products of `i32(A)` and `i32(B)` are at most 2^14 in
 //! magnitude, and the sum of 512 of these at most 2^23. So
@@ -13,8 +13,9 @@
 //!
 //! Why it is sound: every product, and every partial sum in any order, is an integer that both
 //! types represent, so that nothing is rounded and nothing wraps. Types, constants and arithmetic
-//! bound the values. The pass never uses f32, although it would hold shorter sums: a cpu may
-//! compute f32 convolutions by Winograd's algorithm, whose transforms have fractions.
+//! bound the values. Short sums fit f32. The pass uses it for depthwise convolutions and the like
+//! only, in which a factor belongs to no other places than the other one: a cpu may compute other
+//! f32 convolutions by Winograd's algorithm, whose transforms have fractions.
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
@@ -22,13 +23,14 @@ use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Graph, Nod
 use crate::scalar::{BinaryOp, Inst, Program, UnaryOp};
 use crate::tensor::TensorType;
 
-/// f64 represents every integer up to this magnitude.
+/// f64 and f32 represent every integer up to these magnitudes.
 const EXACT: i128 = 1 << 53;
+const EXACT_F32: i128 = 1 << 24;
 
-/// Computes sums of products of whole numbers in f64 where that is exact.
+/// Computes sums of products of whole numbers in floats where that is exact.
 pub fn integers(graph: &mut Graph) {
     let mut most = NodeMap::new();
-    let mut casts: NodeMap<NodeId> = NodeMap::new();
+    let (mut narrow, mut wide) = (NodeMap::new(), NodeMap::new());
     for id in graph.topological() {
         if let Some(mut parts) = graph.take_scan(id) {
             integers(&mut parts.body);
@@ -38,19 +40,18 @@ pub fn integers(graph: &mut Graph) {
         most.insert(id, value);
         let Op::Contraction(contraction) = &graph.node(id).op else { continue };
         let operands = graph.operands(id).to_vec();
-        if !is_exact(graph, id, contraction, &operands, &most) {
-            continue;
-        }
+        let Some(dtype) = float(graph, id, contraction, &operands, &most) else { continue };
         let mut contraction = contraction.clone();
-        contraction.body = product_of_accesses(DType::F64);
+        contraction.body = product_of_accesses(dtype);
         let factors: Vec<NodeId> = operands
             .iter()
             .map(|&operand| {
-                let ty = TensorType::new(DType::F64, graph.shape(operand));
+                let ty = TensorType::new(dtype, graph.shape(operand));
+                let casts = if dtype == DType::F32 { &mut narrow } else { &mut wide };
                 *casts.slot(operand).get_or_insert_with(|| graph.add(Op::Cast, ty, &[operand]))
             })
             .collect();
-        let ty = TensorType::new(DType::F64, graph.shape(id));
+        let ty = TensorType::new(dtype, graph.shape(id));
         let sum = graph.add(Op::Contraction(contraction), ty, &factors);
         graph.set(id, Op::Cast, &[sum]);
     }
@@ -64,25 +65,40 @@ fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
     body
 }
 
-/// Returns whether the node is a sum of products of integers that f64 represents exactly.
-fn is_exact(
+/// Returns the type in which to compute the node, if it is a sum of products of integers that a
+/// float represents exactly.
+fn float(
     graph: &Graph,
     id: NodeId,
     contraction: &Contraction,
     operands: &[NodeId],
     most: &NodeMap<i128>,
-) -> bool {
+) -> Option<DType> {
     let dtype = graph.dtype(id);
     let is_product = contraction.aggregation == Aggregation::Sum
         && contraction.body == product_of_accesses(dtype);
     let is_fixed =
         contraction.accesses.len() == 2 && contraction.accesses.iter().all(Access::is_fixed);
     if !dtype.is_integer() || !is_product || !is_fixed || contraction.default {
-        return false;
+        return None;
     }
     let factors = contraction.accesses.iter().map(|access| most[operands[access.operand]]);
     let sum = factors.chain([terms(contraction)]).fold(1, i128::saturating_mul);
-    sum <= EXACT.min(greatest(dtype))
+    let is_short = sum <= EXACT_F32 && !has_rows_and_columns(contraction);
+    let float = if is_short { DType::F32 } else { DType::F64 };
+    (sum <= EXACT.min(greatest(dtype))).then_some(float)
+}
+
+/// Returns whether each of the two factors has places of the result that the other one does not
+/// depend on.
+fn has_rows_and_columns(contraction: &Contraction) -> bool {
+    let Contraction { accesses, indices, output, .. } = contraction;
+    let free: Vec<usize> =
+        output.iter().flat_map(Affine::variables).filter(|&v| indices[v].varies()).collect();
+    let alone = |v: usize, x: &Access, y: &Access| x.mentions(v) && !y.mentions(v);
+    let [rows, columns] =
+        [(0, 1), (1, 0)].map(|(x, y)| free.iter().any(|&v| alone(v, &accesses[x], &accesses[y])));
+    rows && columns
 }
 
 /// Returns an upper bound of the points that fall on one place. Given all other variables, each

@@ -1,5 +1,6 @@
 //! Graph passes, one in each file. Their order is in [`crate::pipeline`].
 
+mod bytes;
 mod dead;
 mod exchange;
 mod fold;
@@ -18,6 +19,7 @@ mod stretch;
 mod testing;
 mod widen;
 
+pub use bytes::bytes;
 pub use dead::dead;
 pub use exchange::exchange;
 pub use fold::fold;

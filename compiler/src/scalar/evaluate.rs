@@ -34,7 +34,7 @@ impl UnaryOp {
                 Neg => return wrapped(dtype, -integer(a)),
                 BitNot => return wrapped(dtype, !integer(a)),
                 Abs => return wrapped(dtype, integer(a).abs()),
-                Ceil | Floor | Round => return a,
+                Ceil | Floor | Rint | Round => return a,
                 Recip => return BinaryOp::Div.evaluate(Scalar::one(dtype), a),
                 _ => {}
             }
@@ -61,6 +61,7 @@ impl UnaryOp {
             Log => libm::log(x),
             Log1p => libm::log1p(x),
             Recip => 1.0 / x,
+            Rint => x.round_ties_even(),
             Round => x.round(),
             Rsqrt => 1.0 / x.sqrt(),
             Sin => libm::sin(x),
@@ -255,6 +256,7 @@ mod tests {
     fn floats_round_to_their_type() {
         insta::assert_snapshot!(binary(BinaryOp::Add, DType::F16, &[("2048", "1"), ("65504", "16")]), @"2048.0 inf");
         insta::assert_snapshot!(binary(BinaryOp::Div, DType::BF16, &[("1", "3")]), @"0.333984375");
+        insta::assert_snapshot!(unary(UnaryOp::Rint, DType::F32, &["0.5", "-0.5", "2.5", "3.5", "-1.2"]), @"0.0 -0.0 2.0 4.0 -1.0");
         insta::assert_snapshot!(unary(UnaryOp::Round, DType::F32, &["0.5", "-0.5", "2.5", "-1.2"]), @"1.0 -1.0 3.0 -1.0");
         insta::assert_snapshot!(unary(UnaryOp::Erf, DType::F64, &["0.5", "-3"]), @"0.5204998778130465 -0.9999779095030014");
         insta::assert_snapshot!(unary(UnaryOp::Log1p, DType::F64, &["1e-20", "-1", "-2", "inf"]), @"1e-20 -inf NaN inf");

@@ -81,6 +81,8 @@ operations! {
         Log1p = "log1p",
         /// `1 / x`, also on integers: see [`BinaryOp::Div`].
         Recip = "recip",
+        /// Rounds to the nearest integer, halves to the even one.
+        Rint = "rint",
         /// Rounds to the nearest integer, halves away from zero.
         Round = "round",
         Rsqrt = "rsqrt",
@@ -97,7 +99,7 @@ impl UnaryOp {
     /// instead of twice pays.
     pub fn is_expensive(self) -> bool {
         use UnaryOp::*;
-        !matches!(self, Neg | BitNot | Abs | Ceil | Floor | Round | Recip | Sqrt | Rsqrt)
+        !matches!(self, Neg | BitNot | Abs | Ceil | Floor | Rint | Round | Recip | Sqrt | Rsqrt)
     }
 }
 

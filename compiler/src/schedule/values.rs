@@ -133,7 +133,7 @@ impl Values<'_> {
             return Ok(self.narrow(dtype, value));
         }
         let value = match op {
-            Ceil | Floor | Round => return Ok(a),
+            Ceil | Floor | Rint | Round => return Ok(a),
             Neg | Abs if dtype == DType::Bool => return Ok(a),
             BitNot => a.unary(op),
             Neg if dtype.is_signed_integer() => a.unary(op),
@@ -163,7 +163,9 @@ impl Values<'_> {
     /// Writes `op` of `a`, which is f32, or f16 if the device has it.
     fn float_unary(&mut self, op: UnaryOp, compute: DType, a: Expr) -> Expr {
         use UnaryOp::*;
-        if compute == DType::F16 && !matches!(op, Neg | Abs | Ceil | Floor | Recip | Rsqrt | Sqrt) {
+        if compute == DType::F16
+            && !matches!(op, Neg | Abs | Ceil | Floor | Recip | Rint | Rsqrt | Sqrt)
+        {
             return self.float_unary(op, DType::F32, a.cast(DType::F32)).cast(DType::F16);
         }
         if op != Round {

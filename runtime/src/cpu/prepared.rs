@@ -7,8 +7,9 @@ use super::loops::reduction::Reduction;
 use super::loops::runner::Runner;
 use super::loops::scatter::Scatter;
 use super::memory::{Launch, Operand, Output, Register};
-use super::product::contraction::{Contraction, PackedRight};
+use super::product::contraction::Contraction;
 use super::product::direct::Direct;
+use super::product::gemm;
 use super::product::winograd::Winograd;
 use super::profile::profile;
 use std::fmt;
@@ -72,7 +73,7 @@ pub struct Packed(Form);
 
 enum Form {
     /// The right factor of a product, in panels.
-    Right(PackedRight),
+    Right(gemm::Packed),
     /// The kernel of a convolution, transformed.
     Points(Register),
 }

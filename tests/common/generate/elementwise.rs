@@ -47,7 +47,10 @@ pub fn operation(choices: &mut Choices, builder: &mut Builder) {
                 _ => {
                     !bits
                         && (a.bound.is_exact()
-                            || !matches!(op, UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round))
+                            || !matches!(
+                                op,
+                                UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Rint | UnaryOp::Round
+                            ))
                 }
             };
             builder.unary(

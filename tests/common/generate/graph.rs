@@ -43,7 +43,7 @@ pub fn smooth(op: UnaryOp) -> Option<Smooth> {
         Sqrt => (0.25, 64.0, 1.0, 8.0),
         Tan => (-1.0, 1.0, 3.5, 1.6),
         Tanh => (-EVER, EVER, 1.0, 1.0),
-        Neg | BitNot | Abs | Ceil | Floor | Round => return None,
+        Neg | BitNot | Abs | Ceil | Floor | Rint | Round => return None,
     };
     Some(Smooth { low, high, slope, greatest })
 }
@@ -173,7 +173,7 @@ impl Builder {
                     smooth.slope * value.bound.error + smooth.greatest * function_error(op, dtype);
                 (value, Bound::inexact(smooth.greatest, error).rounded(dtype))
             }
-            _ if matches!(op, UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round) => {
+            _ if matches!(op, UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Rint | UnaryOp::Round) => {
                 (value, Bound::exact(value.bound.magnitude + 1.0, 0).rounded(dtype))
             }
             _ if !dtype.is_float() => (value, Bound::exact(f64::INFINITY, 0).rounded(dtype)),

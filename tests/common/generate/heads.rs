@@ -2,7 +2,7 @@
 //! queries, keys and values; transposed convolutions; and products of small integers.
 
 use tile_compiler::affine::Affine;
-use tile_compiler::dtype::DType;
+use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Aggregation, Op};
 use tile_compiler::scalar::BinaryOp;
 use tile_compiler::tensor::TensorType;
@@ -78,26 +78,40 @@ fn transposed(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     y
 }
 
-/// Adds a product of small integers, summed in a wider type.
+/// Adds a product of small integers, summed in a wider type: perhaps less zero points, and perhaps
+/// of windows of the rows.
 fn quantized(choices: &mut Choices, builder: &mut Builder, [rows, terms]: [usize; 2]) -> Value {
     let (columns, wide) = (choices.size(9), choices.of(&[DType::I32, DType::I64, DType::U32]));
     let narrow = if wide == DType::U32 { [DType::U8, DType::Bool] } else { [DType::I8, DType::U8] };
-    let mut factor = |shape: &[usize]| {
+    let taps = choices.of(&[1, 1, 3]);
+    let mut factor = |shape: &[usize], zeros: &[usize]| {
         let dtype = choices.of(&narrow);
         let value = builder.input(choices, dtype, shape);
-        builder.cast(value, wide)
+        let value = builder.cast(value, wide);
+        match choices.pick(4) {
+            0 | 1 => value,
+            2 => {
+                let zero = builder.constant(Scalar::from_i64(wide, choices.of(&[1, 128, 127])));
+                builder.binary(BinaryOp::Sub, value, zero)
+            }
+            _ => {
+                let shape = if choices.once_in(2) { zeros } else { &[] };
+                let zero = builder.input(choices, dtype, shape);
+                let zero = builder.cast(zero, wide);
+                builder.binary(BinaryOp::Sub, value, zero)
+            }
+        }
     };
-    let (x, weight) = (factor(&[rows, terms]), factor(&[terms, columns]));
+    let x = factor(&[rows, terms], &[rows, 1]);
+    let weight = factor(&[taps, terms, columns], &[columns]);
     let place = (&[Affine::var(0), Affine::var(1)][..], vec![rows, columns]);
-    let row = vec![Affine::var(0), Affine::var(2)];
-    let matrix = vec![Affine::var(2), Affine::var(1)];
-    contract(
-        builder,
-        Aggregation::Sum,
-        &[rows, columns, terms],
-        place,
-        &[(x, row), (weight, matrix)],
-    )
+    let row = vec![form(&[(0, 1), (3, 1)], -(taps as i64 / 2)), Affine::var(2)];
+    let matrix = [3, 2, 1].map(Affine::var).to_vec();
+    let extents = [rows, columns, terms, taps];
+    let reads = [(x, row), (weight, matrix)];
+    let y = contract(builder, Aggregation::Sum, &extents, place, &reads);
+    without_constraints(builder, y);
+    y
 }
 
 /// Removes the constraints of a contraction, which only repeat the ranges of its variables.

@@ -15,6 +15,7 @@ pub fn unary(op: UnaryOp) -> Option<Code> {
         UnaryOp::Abs => Code::Abs,
         UnaryOp::Sqrt => Code::Sqrt,
         UnaryOp::Recip => Code::Recip,
+        UnaryOp::Rint => Code::Rint,
         UnaryOp::Rsqrt => Code::Rsqrt,
         UnaryOp::Exp => Code::Exp,
         UnaryOp::Tanh => Code::Tanh,

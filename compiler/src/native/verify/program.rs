@@ -130,7 +130,8 @@ impl NativeProgram {
 
     fn product(&self, product: &Product) -> Checked {
         let Product { batch, rows, columns, terms, dtype, blocks, .. } = product;
-        ensure(matches!(dtype, DType::F32 | DType::F64), || format!("a product of {dtype}"))?;
+        let is_known = matches!(dtype, DType::F32 | DType::F64 | DType::I32);
+        ensure(is_known, || format!("a product of {dtype}"))?;
         let mut axes: Vec<usize> =
             [batch, rows, columns, terms].into_iter().flatten().copied().collect();
         self.axes(&axes)?;
@@ -142,6 +143,9 @@ impl NativeProgram {
         ensure(terms.contains(&blocks.terms), || format!("blocks of {} terms", blocks.terms))?;
         for (size, of) in [(blocks.columns, "columns"), (blocks.rows, "rows")] {
             ensure((1..=MOST_AT_ONCE).contains(&size), || format!("blocks of {size} {of}"))?;
+        }
+        if *dtype == DType::I32 {
+            return self.product_of_bytes([&product.left, &product.right]);
         }
         for factor in [&product.left, &product.right] {
             match factor {
@@ -156,6 +160,21 @@ impl NativeProgram {
             }
         }
         Ok(())
+    }
+
+    /// Checks that one factor is gathered from u8, and the other from i8.
+    fn product_of_bytes(&self, factors: [&Factor; 2]) -> Checked {
+        let mut signed = Vec::new();
+        for factor in factors {
+            let Factor::Gathered { address, .. } = factor else {
+                return Err("a computed factor of a product of integers".into());
+            };
+            let ty = self.operands.get(address.operand);
+            let dtype = ty.map(|ty| ty.dtype).filter(|dtype| *dtype == DType::I8);
+            signed.push(dtype.is_some());
+            self.address(address, dtype.unwrap_or(DType::U8))?;
+        }
+        ensure(signed[0] != signed[1], || "two factors of the same sign".into())
     }
 
     fn direct(&self, direct: &Direct) -> Checked {

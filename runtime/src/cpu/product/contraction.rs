@@ -7,8 +7,8 @@
 //! Guards become zeros in the packed operands. The epilogue runs on finished tiles.
 
 use super::gemm::{
-    Float, Frame, Gather, Layout, Pack, Packed, Panel, Places, Right, Size, Store, Tile, View,
-    Window, product,
+    Element, Frame, Gather, Layout, Pack, Packed, Panel, Places, Quads, Right, Size, Store, Tile,
+    View, Window, product,
 };
 use super::places::{gathered, locate};
 use crate::cpu::loops::job::Job;
@@ -18,14 +18,14 @@ use crate::cpu::loops::walk::guards_hold;
 use crate::cpu::memory::{Launch, Operand, Register, elements};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::vector::number::{Bool, Number};
+use crate::cpu::vector::quad::{QUAD, Quad};
 use std::ops::Range;
 use tile_compiler::dtype::DType;
 use tile_compiler::native::{CHUNK, Factor, Lines, NativeProgram, Product};
 
 /// A product, ready to run.
 pub struct Contraction {
-    /// The type of the sums: f32 or f64.
-    dtype: DType,
+    kind: Kind,
     size: Size,
     left: Side,
     right: Side,
@@ -41,19 +41,40 @@ pub struct Contraction {
     runs: Vec<u32>,
 }
 
-/// A right operand packed ahead.
-pub enum PackedRight {
-    F32(Packed<f32>),
-    F64(Packed<f64>),
+/// The elements that the kernels multiply.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    F32,
+    F64,
+    /// 8-bit integers, the left ones unsigned and the right ones signed.
+    UnsignedLeft,
+    /// 8-bit integers, the left ones signed and the right ones unsigned.
+    SignedLeft,
 }
 
-impl PackedRight {
-    /// Returns the memory, for [`Contraction::pack`].
-    pub fn into_memory(self) -> Register {
-        match self {
-            PackedRight::F32(packed) => packed.into_memory(),
-            PackedRight::F64(packed) => packed.into_memory(),
+impl Kind {
+    /// Returns the elements of a product of the program.
+    fn new(program: &NativeProgram, product: &Product) -> Self {
+        let is_signed = |operand: usize| program.operands[operand].dtype == DType::I8;
+        match product.dtype {
+            DType::I32 if product.left.operands().into_iter().all(is_signed) => Kind::SignedLeft,
+            DType::I32 => Kind::UnsignedLeft,
+            DType::F64 => Kind::F64,
+            _ => Kind::F32,
         }
+    }
+
+    /// Returns the terms of a sum that an element holds.
+    fn terms(self) -> usize {
+        match self {
+            Kind::F32 | Kind::F64 => 1,
+            Kind::UnsignedLeft | Kind::SignedLeft => QUAD,
+        }
+    }
+
+    /// Returns the bytes of an element.
+    fn bytes(self) -> usize {
+        if self == Kind::F64 { 8 } else { 4 }
     }
 }
 
@@ -81,13 +102,16 @@ struct Computed {
 impl Contraction {
     /// Prepares a product of the program.
     pub fn new(program: &NativeProgram, product: &Product) -> Self {
-        let Product { dtype, batch, rows, columns, terms, packs, blocks, .. } = product;
+        let Product { batch, rows, columns, terms, packs, blocks, .. } = product;
+        let kind = Kind::new(program, product);
         let [b, m, n, k] = [batch, rows, columns, terms].map(|axes| program.points(axes));
+        let k = k.div_ceil(kind.terms());
         let mut size = Size { batch: b, m, n, k, blocks: *blocks };
         let mut left = Side::new(program, [batch, rows, terms], &product.left);
         let mut right = Side::new(program, [batch, columns, terms], &product.right);
         if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) =
             (&mut left, &mut right)
+            && kind.terms() == 1
             && let Some((window, _)) = &places.window
         {
             let extents: Vec<usize> = terms.iter().map(|&axis| program.extents[axis]).collect();
@@ -118,18 +142,7 @@ impl Contraction {
         }
         let (batch, rows) = (places(batch), places(rows));
         let (operands, packs) = (product.right.operands(), *packs);
-        Self {
-            dtype: *dtype,
-            size,
-            left,
-            right,
-            operands,
-            packs,
-            batch,
-            rows,
-            columns: column_places,
-            runs,
-        }
+        Self { kind, size, left, right, operands, packs, batch, rows, columns: column_places, runs }
     }
 
     /// Returns whether the left factor is read through a window.
@@ -151,54 +164,58 @@ impl Contraction {
     /// Returns the operand whose every element the right factor reads once, if there is one.
     pub fn holds(&self) -> Option<usize> {
         match &self.right {
-            Side::Gathered { operand, whole: true, .. } => Some(*operand),
+            Side::Gathered { operand, whole: true, .. } if self.kind.terms() == 1 => Some(*operand),
             _ => None,
         }
     }
 
     /// Restores the bytes of that operand.
-    pub fn unpack(&self, packed: &PackedRight) -> Option<Vec<u8>> {
+    pub fn unpack(&self, packed: &Packed) -> Option<Vec<u8>> {
         let Side::Gathered { places, whole: true, .. } = &self.right else { return None };
-        Some(match packed {
-            PackedRight::F32(packed) => {
-                bytemuck::cast_slice(&packed.unpack(self.size, places)).to_vec()
+        match self.kind {
+            Kind::F32 => {
+                Some(bytemuck::cast_slice(&packed.unpack::<f32>(self.size, places)).to_vec())
             }
-            PackedRight::F64(packed) => {
-                bytemuck::cast_slice(&packed.unpack(self.size, places)).to_vec()
+            Kind::F64 => {
+                Some(bytemuck::cast_slice(&packed.unpack::<f64>(self.size, places)).to_vec())
             }
-        })
+            Kind::UnsignedLeft | Kind::SignedLeft => None,
+        }
     }
 
     /// Packs the right operand for any number of runs in which the operands of
     /// [`Contraction::packs`] do not change. The other operands may be empty.
-    pub fn pack(&self, launch: Launch, room: Option<Register>) -> PackedRight {
-        match self.dtype {
-            DType::F64 => PackedRight::F64(Packed::new(self.size, &self.right.bind(launch), room)),
-            _ => PackedRight::F32(Packed::new(self.size, &self.right.bind(launch), room)),
+    pub fn pack(&self, launch: Launch, room: Option<Register>) -> Packed {
+        let (size, right) = (self.size, &self.right);
+        match self.kind {
+            Kind::F32 => Packed::new::<f32>(size, &right.bind(launch), room),
+            Kind::F64 => Packed::new::<f64>(size, &right.bind(launch), room),
+            Kind::UnsignedLeft => Packed::new::<Quad<false>>(size, &right.bind(launch), room),
+            Kind::SignedLeft => Packed::new::<Quad<true>>(size, &right.bind(launch), room),
         }
     }
 
     /// Returns the bytes that [`Contraction::pack`] takes.
     pub fn packed_bytes(&self) -> u64 {
-        self.size.packed_bytes(self.dtype.size())
+        self.size.packed_bytes(self.kind.bytes())
     }
 
     /// Returns the bytes that a run keeps at most.
     pub fn working_bytes(&self, is_packed: bool) -> u64 {
-        self.size.working_bytes(self.dtype.size(), is_packed)
+        self.size.working_bytes(self.kind.bytes(), is_packed)
     }
 
     /// Computes all places.
-    pub fn run(&self, job: &Job, packed: Option<&PackedRight>) {
-        match (self.dtype, packed) {
-            (DType::F64, Some(PackedRight::F64(packed))) => self.run_typed(job, Some(packed)),
-            (DType::F64, _) => self.run_typed::<f64>(job, None),
-            (_, Some(PackedRight::F32(packed))) => self.run_typed(job, Some(packed)),
-            _ => self.run_typed::<f32>(job, None),
+    pub fn run(&self, job: &Job, packed: Option<&Packed>) {
+        match self.kind {
+            Kind::F32 => self.multiply::<f32>(job, packed),
+            Kind::F64 => self.multiply::<f64>(job, packed),
+            Kind::UnsignedLeft => self.multiply::<Quad<false>>(job, packed),
+            Kind::SignedLeft => self.multiply::<Quad<true>>(job, packed),
         }
     }
 
-    fn run_typed<T: Float + Number>(&self, job: &Job, packed: Option<&Packed<T>>) {
+    fn multiply<T: Element>(&self, job: &Job, packed: Option<&Packed>) {
         let left = self.left.bind::<T>(job.launch);
         let right = self.right.bind::<T>(job.launch);
         let right = packed.map_or(Right::Now(&right), Right::Packed);
@@ -224,10 +241,13 @@ impl Side {
         }
     }
 
-    fn bind<'a, T: Number>(&'a self, launch: Launch<'a>) -> Bound<'a, T> {
+    fn bind<'a, T: Element>(&'a self, launch: Launch<'a>) -> Bound<'a, T> {
         match self {
             Side::Gathered { operand, places, .. } => {
                 let Operand { bytes, first, .. } = launch.operands[*operand];
+                if T::TERMS == QUAD {
+                    return Bound::Quads(Quads::new(bytes, first, places, launch.steps));
+                }
                 Bound::Gathered(Gather::new(elements(bytes), first, places, launch.steps))
             }
             Side::Computed(computed) => Bound::Computed { computed, launch },
@@ -238,20 +258,26 @@ impl Side {
 /// A side, bound to the memory of its operands.
 enum Bound<'a, T> {
     Gathered(Gather<'a, T>),
-    Computed { computed: &'a Computed, launch: Launch<'a> },
+    /// A load of 8-bit integers.
+    Quads(Quads<'a>),
+    Computed {
+        computed: &'a Computed,
+        launch: Launch<'a>,
+    },
 }
 
-impl<T: Float + Number> Pack<T> for Bound<'_, T> {
+impl<T: Element> Pack<T> for Bound<'_, T> {
     fn layout(&self) -> Layout {
         match self {
             Bound::Gathered(gather) => gather.layout(),
-            Bound::Computed { .. } => Layout::KContiguous,
+            Bound::Quads(_) | Bound::Computed { .. } => Layout::KContiguous,
         }
     }
 
     fn k_step(&self) -> usize {
         match self {
             Bound::Gathered(gather) => gather.k_step(),
+            Bound::Quads(quads) => Pack::<T>::k_step(quads),
             Bound::Computed { .. } => usize::MAX,
         }
     }
@@ -259,14 +285,19 @@ impl<T: Float + Number> Pack<T> for Bound<'_, T> {
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
         match self {
             Bound::Gathered(gather) => gather.pack(batch, outer, ks, panel),
-            Bound::Computed { computed, launch } => computed.pack(*launch, batch, outer, ks, panel),
+            Bound::Quads(quads) => quads.pack(batch, outer, ks, panel),
+            Bound::Computed { computed, launch } => {
+                let Panel { data, outer_stride, k_stride } = panel;
+                let data = bytemuck::cast_slice_mut::<T, T::Sum>(data);
+                computed.pack(*launch, batch, outer, ks, Panel { data, outer_stride, k_stride })
+            }
         }
     }
 
     fn window(&self) -> Option<&Window> {
         match self {
             Bound::Gathered(gather) => gather.window(),
-            Bound::Computed { .. } => None,
+            Bound::Quads(_) | Bound::Computed { .. } => None,
         }
     }
 
@@ -279,6 +310,7 @@ impl<T: Float + Number> Pack<T> for Bound<'_, T> {
     fn view(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Option<View<'_, T>> {
         match self {
             Bound::Gathered(gather) => gather.view(batch, outer, ks),
+            Bound::Quads(quads) => quads.view(batch, outer, ks),
             Bound::Computed { .. } => None,
         }
     }
@@ -335,7 +367,7 @@ struct Epilogue<'a> {
 
 // SAFETY: `Job::direct` returns memory for all the places of these rows × columns. Nobody else
 // computes these places, since a product stores each element once, and each is another place.
-unsafe impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
+unsafe impl<'a, T: Element> Store<T> for Epilogue<'a> {
     type Worker = Box<Machine<'a>>;
 
     fn worker(&self) -> Self::Worker {
@@ -347,6 +379,7 @@ unsafe impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
     }
 
     fn store(&self, machine: &mut Self::Worker, tile: Tile<T>) {
+        let sums = bytemuck::cast_slice::<T, T::Sum>;
         let Contraction { batch, rows, columns, runs, .. } = self.contraction;
         let width = tile.columns.len();
         let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
@@ -359,14 +392,14 @@ unsafe impl<'a, T: Float + Number> Store<T> for Epilogue<'a> {
                 let count = 1 + (first + 1..tile.rows.end).take_while(follows).count();
                 let place = place(first, tile.columns.start);
                 // SAFETY: a product stores each element once, and each is another place.
-                tile.together(first..first + count, |sums| unsafe {
-                    self.job.complete(machine, place, sums)
+                tile.together(first..first + count, |tile| unsafe {
+                    self.job.complete(machine, place, sums(tile))
                 });
                 first += count;
             }
             return;
         }
-        for (row, sums) in tile.iter() {
+        for (row, sums) in tile.iter().map(|(row, line)| (row, sums(line))) {
             let mut done = 0;
             while done < sums.len() {
                 let column = tile.columns.start + done;

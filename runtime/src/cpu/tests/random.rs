@@ -105,7 +105,13 @@ impl Generator<'_, '_> {
                     program.cast(there, dtype)
                 }
                 2 => program.unary(
-                    self.draw.of(&[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Floor, UnaryOp::Round]),
+                    self.draw.of(&[
+                        UnaryOp::Neg,
+                        UnaryOp::Abs,
+                        UnaryOp::Floor,
+                        UnaryOp::Rint,
+                        UnaryOp::Round,
+                    ]),
                     a,
                 ),
                 3 if !dtype.is_float() => {

@@ -10,6 +10,24 @@ macro_rules! avx512 {
     };
 }
 
+/// Compiles a function with the features that [`Avx512Vnni`] proves.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx512_vnni {
+    ($($function:tt)*) => {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        $($function)*
+    };
+}
+
+/// Compiles a function with the features that [`AvxVnni`] proves.
+#[cfg(target_arch = "x86_64")]
+macro_rules! avx_vnni {
+    ($($function:tt)*) => {
+        #[target_feature(enable = "avxvnni,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        $($function)*
+    };
+}
+
 /// Compiles a function with the features that [`Avx2`] proves.
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx2 {
@@ -43,6 +61,16 @@ pub struct Avx2(());
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Avx512(());
 
+/// Proof that this processor has AVX-512 VNNI, and what [`Avx512`] proves.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Avx512Vnni(());
+
+/// Proof that this processor has AVX-VNNI, and what [`Avx2`] proves.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AvxVnni(());
+
 /// Proof that this processor has Neon.
 #[cfg(target_arch = "aarch64")]
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,6 +98,42 @@ impl Avx512 {
         pub fn here() -> Self {
             Self(())
         }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Avx512Vnni {
+    avx512_vnni! {
+        /// Creates the proof, which the caller's features are.
+        #[inline]
+        pub fn here() -> Self {
+            Self(())
+        }
+    }
+
+    /// Returns the proof if this processor has the features.
+    pub fn detect() -> Option<Self> {
+        let is_wide = matches!(level(), Level::Avx512(_));
+        // SAFETY: the level has the other features.
+        (is_wide && is_x86_feature_detected!("avx512vnni")).then(|| unsafe { Self::here() })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl AvxVnni {
+    avx_vnni! {
+        /// Creates the proof, which the caller's features are.
+        #[inline]
+        pub fn here() -> Self {
+            Self(())
+        }
+    }
+
+    /// Returns the proof if this processor has the features.
+    pub fn detect() -> Option<Self> {
+        let has_avx2 = level().avx2().is_some();
+        // SAFETY: the level has the other features.
+        (has_avx2 && is_x86_feature_detected!("avxvnni")).then(|| unsafe { Self::here() })
     }
 }
 
@@ -218,5 +282,5 @@ pub(in crate::cpu) use baseline;
 #[cfg(target_arch = "aarch64")]
 pub(in crate::cpu) use neon;
 #[cfg(target_arch = "x86_64")]
-pub(in crate::cpu) use {avx2, avx512};
+pub(in crate::cpu) use {avx_vnni, avx2, avx512, avx512_vnni};
 pub(super) use {vectorised, widest};

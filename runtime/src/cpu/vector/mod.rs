@@ -1,11 +1,12 @@
 //! Arithmetic on this processor's vector units, without threads and without nests.
 //!
-//! [`register`] is one register behind a trait that every instruction set implements, and [`lanes`]
-//! adds to it what f32 needs beyond products. [`elementary`] has exp, tanh and the like, on scalars
-//! and on registers. [`number`] and [`narrow`] define the element types and each scalar operation
-//! on them. On these stand the loops over chunks of elements: `operation`, `gather` and `aggregate`
-//! run one operation at a time, [`strip`] a whole chain of them in registers. [`level`](level())
-//! says which instructions there are, and gives the proof that registers carry.
+//! [`register`] is one register behind a trait that every instruction set implements, [`quad`] has
+//! registers of 8-bit integers, and [`lanes`] adds what f32 needs beyond products. [`elementary`]
+//! has exp, tanh and the like, on scalars and on registers. [`number`] and [`narrow`] define the
+//! element types and each scalar operation on them. On these stand the loops over chunks of
+//! elements: `operation`, `gather` and `aggregate` run one operation at a time, [`strip`] a whole
+//! chain of them in registers. [`level`](level()) says which instructions there are, and gives the
+//! proof that registers carry.
 
 mod aggregate;
 pub mod elementary;
@@ -27,6 +28,8 @@ mod narrow;
 pub mod number;
 mod operation;
 #[expect(unsafe_code, reason = "instructions of vector units")]
+pub mod quad;
+#[expect(unsafe_code, reason = "instructions of vector units")]
 pub mod register;
 #[expect(unsafe_code, reason = "chains read and write at addresses")]
 pub mod strip;
@@ -39,7 +42,7 @@ pub use gather::{gather_moved, gather_rows, gather_strided, gather_table};
 #[cfg(target_arch = "aarch64")]
 pub use level::Neon;
 #[cfg(target_arch = "x86_64")]
-pub use level::{Avx2, Avx512};
+pub use level::{Avx2, Avx512, Avx512Vnni, AvxVnni};
 pub use level::{Level, is_fused, level};
 pub use operation::{
     binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, spread,

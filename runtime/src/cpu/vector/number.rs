@@ -108,7 +108,12 @@ fn in_f64(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Sqrt => x.sqrt(),
         UnaryOp::Tan => libm::tan(x),
         UnaryOp::Tanh => libm::tanh(x),
-        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round => x,
+        UnaryOp::Neg
+        | UnaryOp::Abs
+        | UnaryOp::Ceil
+        | UnaryOp::Floor
+        | UnaryOp::Rint
+        | UnaryOp::Round => x,
         UnaryOp::Recip | UnaryOp::BitNot => 0.0,
     }
 }
@@ -125,6 +130,18 @@ fn round(x: f64) -> f64 {
     let whole = x.trunc();
     // The difference is exact.
     if (x - whole).abs() >= 0.5 { whole + 1f64.copysign(x) } else { whole }
+}
+
+/// Truncates a float, limited to a range of integers of at most 16 bits, and returns bits of which
+/// the last are the integer's. NaN becomes 0. Unlike a conversion by `as`, it is vectorised.
+#[inline(always)]
+fn short(x: f32, least: f32, most: f32) -> u32 {
+    // Floats from 2^23 to 2^24 are the integers there, in order.
+    const MIDDLE: f32 = 12_582_912.0;
+    let x = if x.is_nan() { 0.0 } else { x };
+    let x = if x > least { x } else { least };
+    let x = if x < most { x } else { most };
+    (x.trunc() + MIDDLE).to_bits()
 }
 
 #[inline(always)]
@@ -197,6 +214,7 @@ impl Number for f64 {
             UnaryOp::Abs => x.abs(),
             UnaryOp::Ceil => x.ceil(),
             UnaryOp::Floor => x.floor(),
+            UnaryOp::Rint => x.round_ties_even(),
             UnaryOp::Round => round(x),
             UnaryOp::Recip => 1.0 / x,
             UnaryOp::Sqrt => x.sqrt(),
@@ -217,6 +235,7 @@ impl Number for f32 {
             UnaryOp::Abs => x.abs(),
             UnaryOp::Ceil => x.ceil(),
             UnaryOp::Floor => x.floor(),
+            UnaryOp::Rint => x.round_ties_even(),
             UnaryOp::Round => round_f32(x),
             UnaryOp::Recip => 1.0 / x,
             UnaryOp::Sqrt => x.sqrt(),
@@ -275,7 +294,7 @@ macro_rules! integer {
                     UnaryOp::Neg => x.wrapping_neg(),
                     UnaryOp::BitNot => !x,
                     UnaryOp::Abs => if x < 0 { x.wrapping_neg() } else { x },
-                    UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Round => x,
+                    UnaryOp::Ceil | UnaryOp::Floor | UnaryOp::Rint | UnaryOp::Round => x,
                     UnaryOp::Recip => if x == 0 { 0 } else { (1 as $t).wrapping_div(x) },
                     _ => in_f64(op, x as f64) as $t,
                 }
@@ -329,7 +348,7 @@ macro_rules! integer {
             }
             #[inline(always)]
             fn from_f32(x: f32) -> Self {
-                x as $t
+                if size_of::<$t>() > 2 { x as $t } else { short(x, $t::MIN as f32, $t::MAX as f32) as $t }
             }
             #[inline(always)]
             fn to_i64(self) -> i64 {
@@ -356,6 +375,7 @@ impl Number for Bool {
             | UnaryOp::Abs
             | UnaryOp::Ceil
             | UnaryOp::Floor
+            | UnaryOp::Rint
             | UnaryOp::Round
             | UnaryOp::Recip => Bool(bit),
             _ => Self::from_f64(in_f64(op, bit as f64)),

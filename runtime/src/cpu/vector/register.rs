@@ -116,7 +116,7 @@ macro_rules! vector {
 /// The fallback for any processor: an array that the compiler keeps in the registers that it has.
 /// `fma` rounds the product before the sum.
 #[derive(Clone, Copy)]
-pub struct Portable<T, const LANES: usize>([T; LANES]);
+pub struct Portable<T, const LANES: usize>(pub(super) [T; LANES]);
 
 macro_rules! portable {
     ($scalar:ty, $lanes:literal) => {

@@ -10,12 +10,18 @@
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
 use crate::cpu::vector::level::{self, Level, level};
+use crate::cpu::vector::number::Number;
+use crate::cpu::vector::quad::{QUAD, Quad};
 use crate::cpu::vector::register::{Portable, Vector};
 use bytemuck::Pod;
 use tile_compiler::native::PANEL_ROW_BYTES;
 
-/// A number type that the micro-kernels multiply: f32 or f64.
-pub trait Float: Pod + Default + Send + Sync + std::ops::Add<Output = Self> {
+/// An element that the micro-kernels multiply: f32, f64, or a [`Quad`] of 8-bit integers.
+pub trait Element: Pod + Default + Send + Sync + std::ops::Add<Output = Self> {
+    /// The type of the sums, which has the size of the element.
+    type Sum: Number;
+    /// The terms of a sum that an element holds as a factor.
+    const TERMS: usize = 1;
     /// Returns the kernels for this machine.
     fn kernels() -> Kernels<Self>;
 }
@@ -62,7 +68,7 @@ pub struct Run {
 /// - B: N elements must be readable at every step of k.
 /// - C: M rows of N elements must be writable, and also readable unless `first`. They must not
 ///   overlap A or B.
-/// - Instructions: the kernel must be one of [`Float::kernels`].
+/// - Instructions: the kernel must be one of [`Element::kernels`].
 pub type Kernel<T> =
     unsafe fn(runs: &[Run], a: Strided<T>, b: Strided<T>, c: *mut T, ldc: usize, first: bool);
 
@@ -241,19 +247,33 @@ macro_rules! any_panels {
 }
 
 #[cfg(target_arch = "x86_64")]
+use {
+    crate::cpu::vector::quad::{Quadx8, Quadx16, VnniQuadx8},
+    crate::cpu::vector::{Avx2, Avx512, Avx512Vnni, AvxVnni},
+};
+
+#[cfg(target_arch = "x86_64")]
+compiled!(avx512, avx512, Avx512, Avx512::here());
+#[cfg(target_arch = "x86_64")]
+compiled!(avx512_vnni, avx512_vnni, Avx512Vnni, Avx512Vnni::here());
+#[cfg(target_arch = "x86_64")]
+compiled!(avx_vnni, avx_vnni, AvxVnni, AvxVnni::here());
+#[cfg(target_arch = "x86_64")]
+compiled!(avx2, avx2, Avx2, Avx2::here());
+
+#[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
     use crate::cpu::vector::register::{F32x8, F32x16, F64x4, F64x8};
-    use crate::cpu::vector::{Avx2, Avx512};
-
-    compiled!(avx512, avx512, Avx512, Avx512::here());
-    compiled!(avx2, avx2, Avx2, Avx2::here());
 
     pub const AVX512_F32: Kernels<f32> = avx512_panels!(avx512, F32x16);
     pub const AVX512_F64: Kernels<f64> = avx512_panels!(avx512, F64x8);
     pub const AVX2_F32: Kernels<f32> = avx2_panels!(avx2, F32x8);
     pub const AVX2_F64: Kernels<f64> = avx2_panels!(avx2, F64x4);
 }
+
+#[cfg(test)]
+use emulation::by_rows;
 
 #[cfg(target_arch = "aarch64")]
 mod arm {
@@ -279,7 +299,12 @@ mod emulation {
     ///
     /// # Safety
     /// The contract of [`Kernel`].
-    unsafe fn by_rows<V: Vector<Proof = ()>, const M: usize, const N: usize, const PANEL: usize>(
+    pub unsafe fn by_rows<
+        V: Vector<Proof = ()>,
+        const M: usize,
+        const N: usize,
+        const PANEL: usize,
+    >(
         runs: &[Run],
         a: Strided<V::Scalar>,
         b: Strided<V::Scalar>,
@@ -312,7 +337,9 @@ mod emulation {
 
 macro_rules! float {
     ($scalar:ty, $avx512:ident, $avx2:ident, $neon:ident, $portable:ident) => {
-        impl Float for $scalar {
+        impl Element for $scalar {
+            type Sum = $scalar;
+
             fn kernels() -> Kernels<Self> {
                 #[cfg(test)]
                 match Emulated::current() {
@@ -337,6 +364,62 @@ macro_rules! float {
 }
 float!(f32, AVX512_F32, AVX2_F32, NEON_F32, PORTABLE_F32);
 float!(f64, AVX512_F64, AVX2_F64, NEON_F64, PORTABLE_F64);
+
+impl<const SIGNED: bool> Element for Quad<SIGNED> {
+    type Sum = i32;
+    const TERMS: usize = QUAD;
+
+    fn kernels() -> Kernels<Self> {
+        #[cfg(test)]
+        match Emulated::current() {
+            Some(Emulated::Avx512) => return Self::EMULATED_AVX512,
+            Some(Emulated::Avx2) => return Self::EMULATED_AVX2,
+            Some(Emulated::Neon) => return Self::EMULATED_NEON,
+            Some(Emulated::Portable) => return Self::PORTABLE,
+            None => {}
+        }
+        #[cfg(target_arch = "x86_64")]
+        if Avx512Vnni::detect().is_some() {
+            return Self::AVX512_VNNI;
+        } else if AvxVnni::detect().is_some() {
+            return Self::AVX_VNNI;
+        } else if level().avx2().is_some() {
+            return Self::AVX2;
+        }
+        Self::PORTABLE
+    }
+}
+
+/// Kernels of quads. Those of AVX2 need four registers for the halves of both factors, so they have
+/// fewer sums.
+impl<const SIGNED: bool> Quad<SIGNED> {
+    #[cfg(target_arch = "x86_64")]
+    const AVX512_VNNI: Kernels<Self> = avx512_panels!(avx512_vnni, Quadx16<SIGNED>);
+    #[cfg(target_arch = "x86_64")]
+    const AVX_VNNI: Kernels<Self> = avx2_panels!(avx_vnni, VnniQuadx8<SIGNED>);
+    #[cfg(target_arch = "x86_64")]
+    const AVX2: Kernels<Self> = any_panels!(avx2, Quadx8<SIGNED>);
+    const PORTABLE: Kernels<Self> = any_panels!(portable, Portable<Self, 4>);
+    #[cfg(test)]
+    const EMULATED_AVX512: Kernels<Self> = avx512_panels!(by_rows, Portable<Self, 16>);
+    #[cfg(test)]
+    const EMULATED_AVX2: Kernels<Self> = avx2_panels!(by_rows, Portable<Self, 8>);
+    #[cfg(test)]
+    const EMULATED_NEON: Kernels<Self> = neon_panels!(by_rows, Portable<Self, 4>);
+}
+
+/// Returns the kernels of every instruction set that this processor has, and the emulated ones.
+#[cfg(test)]
+pub fn every_quad<const SIGNED: bool>() -> Vec<Kernels<Quad<SIGNED>>> {
+    let mut all = vec![Quad::kernels()];
+    all.extend(Emulated::ALL.map(|set| set.during(Quad::kernels)));
+    #[cfg(target_arch = "x86_64")]
+    {
+        all.extend(AvxVnni::detect().map(|_| Quad::AVX_VNNI));
+        all.extend(level().avx2().map(|_| Quad::AVX2));
+    }
+    all
+}
 
 /// Returns the f32 kernels of every instruction set: native where this processor has it, else
 /// emulated.

@@ -24,13 +24,15 @@
 mod kernel;
 mod pack;
 mod packed;
+mod quads;
 mod task;
 mod window;
 
-pub use kernel::{Float, Layout};
+pub use kernel::{Element, Layout};
 pub(super) use kernel::{Kernels, Run, Strided};
 pub use pack::{Axis, Gather, Pack, Panel, Places, View};
 pub use packed::Packed;
+pub use quads::Quads;
 pub use window::{Coordinate, Frame, Window};
 
 use crate::cpu::memory::{Shared, bytes, scratch};
@@ -209,7 +211,7 @@ impl<'a, T> Rows<'a, T> {
 
 // SAFETY: the rows lie in `data`, at `row_stride`. By the contract of `new`, no two elements of a
 // product share a place, and nobody else uses the store.
-unsafe impl<T: Float> Store<T> for Rows<'_, T> {
+unsafe impl<T: Element> Store<T> for Rows<'_, T> {
     type Worker = ();
 
     fn worker(&self) {}
@@ -238,32 +240,32 @@ unsafe impl<T: Float> Store<T> for Rows<'_, T> {
 }
 
 /// The source of the right operand.
-pub enum Right<'a, T: Float, B> {
+pub enum Right<'a, B> {
     /// Packed ahead.
-    Packed(&'a Packed<T>),
+    Packed(&'a Packed),
     /// Packed during the run, or read in place.
     Now(&'a B),
 }
 
-impl<T: Float, B> Clone for Right<'_, T, B> {
+impl<B> Clone for Right<'_, B> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T: Float, B> Copy for Right<'_, T, B> {}
+impl<B> Copy for Right<'_, B> {}
 
 /// Multiplies `a` (outer axis: m) by `b` (outer axis: n) into `store`, on all threads if the work
 /// is worth it. A sum of no terms (`size.k == 0`) is stored as 0.
-pub fn gemm<T: Float>(size: Size, a: &impl Pack<T>, b: &impl Pack<T>, store: &impl Store<T>) {
+pub fn gemm<T: Element>(size: Size, a: &impl Pack<T>, b: &impl Pack<T>, store: &impl Store<T>) {
     product(size, a, Right::Now(b), store);
 }
 
 /// Multiplies as [`gemm`] does, with a right operand that may already be packed.
-pub fn product<T: Float>(
+pub fn product<T: Element>(
     size: Size,
     a: &impl Pack<T>,
-    b: Right<T, impl Pack<T>>,
+    b: Right<impl Pack<T>>,
     store: &impl Store<T>,
 ) {
     if size.batch == 0 || size.m == 0 || size.n == 0 {
@@ -301,17 +303,17 @@ fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
 }
 
 /// The product of one batch.
-struct BatchProduct<'a, T: Float, A, B, S> {
+struct BatchProduct<'a, T: Element, A, B, S> {
     size: Size,
     kernels: Kernels<T>,
     a: &'a A,
-    b: Right<'a, T, B>,
+    b: Right<'a, B>,
     store: &'a S,
     batch: usize,
     threads: usize,
 }
 
-impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, S> {
+impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, S> {
     fn run(&self) {
         let Size { n, k, .. } = self.size;
         let b = match self.b {

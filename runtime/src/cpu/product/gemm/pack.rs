@@ -109,6 +109,11 @@ impl Axis {
         Self::new(of(&self.offsets), self.guards.iter().map(of).collect())
     }
 
+    /// Returns the number of indices.
+    pub fn count(&self) -> usize {
+        self.offsets.len()
+    }
+
     /// Returns the elements from an index to the next, or 0 at the end.
     fn step(&self, i: usize) -> isize {
         step(&self.offsets, i)

@@ -1,27 +1,26 @@
 //! The right operand, packed in panels.
 
-use super::kernel::{Float, Kernels};
+use super::kernel::{Element, Kernels};
 use super::pack::{Pack, Panel, Places};
 use super::{Size, pool};
 use crate::cpu::memory::Register;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// The number of panels of B packed together.
 const GROUP: usize = 8;
 
-/// The right operand of a product, packed for any number of runs.
-pub struct Packed<T> {
+/// The right operand of a product, packed for any number of runs. Its readers name the type of its
+/// elements.
+pub struct Packed {
     panels: Register,
     /// The elements of one batch.
     stride: usize,
-    elements: PhantomData<T>,
 }
 
-impl<T: Float> Packed<T> {
+impl Packed {
     /// Packs `b` for a product of this size, in `room` if it is given: the memory of another one
     /// for the same size.
-    pub fn new(size: Size, b: &impl Pack<T>, room: Option<Register>) -> Self {
+    pub fn new<T: Element>(size: Size, b: &impl Pack<T>, room: Option<Register>) -> Self {
         let stride = size.n.next_multiple_of(T::kernels().lanes) * size.k;
         let bytes = stride * size.batch * size_of::<T>();
         let mut panels = room.unwrap_or_else(|| Register::zeroed(bytes));
@@ -29,7 +28,7 @@ impl<T: Float> Packed<T> {
             let panels = &mut panels.elements_mut()[batch * stride..(batch + 1) * stride];
             pack(b, batch, 0..size.n, size, panels, T::kernels(), pool::threads());
         }
-        Self { panels, stride, elements: PhantomData }
+        Self { panels, stride }
     }
 
     /// Returns the memory, for [`Packed::new`].
@@ -39,13 +38,13 @@ impl<T: Float> Packed<T> {
 
     /// Restores the array that was packed from these places. Each place must be another element of
     /// the array, and together they must be all of it.
-    pub fn unpack(&self, size: Size, places: &Places) -> Vec<T> {
+    pub fn unpack<T: Element>(&self, size: Size, places: &Places) -> Vec<T> {
         let kernels = T::kernels();
         let (width, kc, padded) =
             (kernels.columns(), size.blocks.terms, size.n.next_multiple_of(kernels.lanes));
         let mut array = vec![T::default(); size.batch * size.n * size.k];
         for batch in 0..size.batch {
-            let packed = self.batch(batch);
+            let packed = self.batch::<T>(batch);
             for k in 0..size.k {
                 let first = k / kc * kc;
                 let block = &packed[first * padded..];
@@ -61,14 +60,14 @@ impl<T: Float> Packed<T> {
     }
 
     /// Returns the panels of one batch, in the layout of [`pack`].
-    pub fn batch(&self, batch: usize) -> &[T] {
+    pub fn batch<T: Element>(&self, batch: usize) -> &[T] {
         &self.panels.elements()[batch * self.stride..(batch + 1) * self.stride]
     }
 }
 
 /// Packs `columns` of B: for each block of k, panels as wide as the kernel, each k-major. The last
 /// panel is as wide as its columns, rounded up to whole vectors.
-pub fn pack<T: Float>(
+pub fn pack<T: Element>(
     b: &impl Pack<T>,
     batch: usize,
     columns: Range<usize>,

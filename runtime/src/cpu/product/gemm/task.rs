@@ -1,6 +1,6 @@
 //! A task: some rows of a product × some of its columns, computed by one thread.
 
-use super::kernel::{Float, Kernels, Layout, Run, Strided, panel_stride};
+use super::kernel::{Element, Kernels, Layout, Run, Strided, panel_stride};
 use super::pack::{Pack, Panel, View};
 use super::{BatchProduct, Store, Tile, scratch};
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub enum Panels<'a, T> {
 }
 
 /// Some panels of rows × some columns of one product.
-pub struct Task<'a, T: Float, A, B, S> {
+pub struct Task<'a, T: Element, A, B, S> {
     pub product: &'a BatchProduct<'a, T, A, B, S>,
     /// The panels of A. None is higher than the kernels.
     pub rows: Vec<Range<usize>>,
@@ -34,7 +34,7 @@ struct Left<T> {
     layout: Layout,
 }
 
-impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
+impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     pub fn run(&self) {
         let BatchProduct { batch, store, .. } = self.product;
         let lanes = self.product.kernels.lanes;
@@ -285,14 +285,14 @@ impl<T: Float, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
             // - B: the slice has `vectors * lanes` elements at each step of the block.
             // - C: a strip of scratch memory, whose rows are padded to whole vectors, or memory
             //   that the store has given to this task, whose columns are whole vectors.
-            // - Instructions: the kernel is one of `Float::kernels`.
+            // - Instructions: the kernel is one of `Element::kernels`.
             unsafe { kernel(runs, left.panel, b, c, stride, ks.start == 0) };
         }
     }
 }
 
 /// Returns the panel in place, if the kernels can read it there fast.
-fn in_place<T: Float>(view: &View<T>, rows: usize, k: usize) -> Option<Left<T>> {
+fn in_place<T: Element>(view: &View<T>, rows: usize, k: usize) -> Option<Left<T>> {
     // Rows at such distances displace each other from L1.
     let scattered = |stride: usize| (stride * size_of::<T>()).is_multiple_of(4096) && rows > 4;
     let (layout, stride) = match view {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::vector::quad::Quad;
 use proptest::prelude::*;
 use std::sync::Mutex;
 
@@ -31,7 +32,7 @@ fn both(size: Size, a: &impl Pack<f32>, b: &impl Pack<f32>) -> Vec<f32> {
         // SAFETY: rows and batches follow each other, and there is one product.
         let store = unsafe { Rows::new(&mut ahead, size.m * size.n, size.n) };
         let packed = Packed::new(size, b, None);
-        let right: Right<f32, Gather<f32>> = Right::Packed(&packed);
+        let right: Right<Gather<f32>> = Right::Packed(&packed);
         super::product(size, a, right, &store);
         assert_eq!(now, ahead);
     });
@@ -190,6 +191,43 @@ fn instruction_sets() {
         let b = Right::Now(&right);
         BatchProduct { size, kernels, a: &left, b, store: &store, batch: 0, threads: 1 }.run();
         assert_eq!(got, want);
+    }
+}
+
+/// Products of bytes are exact with the kernels of every instruction set, also where sums of 16
+/// bits would saturate, and for any number of terms.
+#[test]
+fn quads() {
+    quads_of::<false>();
+    quads_of::<true>();
+}
+
+fn quads_of<const SIGNED: bool>() {
+    for (m, n, k) in [(1, 1, 1), (3, 17, 2), (15, 33, 5), (29, 70, 203), (7, 16, 1600), (2, 9, 4)] {
+        let byte = |i: usize| if i.is_multiple_of(3) { 255 } else { (i * 37 % 256) as u8 };
+        let a: Vec<u8> =
+            (0..m * k).map(|i| if SIGNED { byte(i) ^ 0x80 } else { byte(i) }).collect();
+        let b: Vec<u8> =
+            (0..n * k).map(|i| if SIGNED { byte(i) } else { byte(i) ^ 0x80 }).collect();
+        let size = Size { k: k.div_ceil(4), ..Size::usual(1, m, n, k, 1) };
+        let left = Places::matrix((m, k as isize), (k, 1));
+        let right = Places::matrix((n, 1), (k, n as isize));
+        let left = Quads::new(&a, 0, &left, &[]);
+        let right = Quads::new(&b, 0, &right, &[]);
+        let number = |x: u8, signed| if signed { i32::from(x as i8) } else { i32::from(x) };
+        let term = |i: usize, j: usize, p: usize| {
+            number(a[i * k + p], SIGNED) * number(b[p * n + j], !SIGNED)
+        };
+        for kernels in kernel::every_quad::<SIGNED>() {
+            let mut got = vec![Quad::<SIGNED>(0); m * n];
+            // SAFETY: rows follow each other, and there is one product of one batch.
+            let store = unsafe { Rows::new(&mut got, 0, n) };
+            let b = Right::Now(&right);
+            BatchProduct { size, kernels, a: &left, b, store: &store, batch: 0, threads: 1 }.run();
+            for (place, sum) in got.iter().enumerate() {
+                assert_eq!(sum.0, (0..k).map(|p| term(place / n, place % n, p)).sum::<i32>());
+            }
+        }
     }
 }
 

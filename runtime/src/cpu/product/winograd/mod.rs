@@ -33,7 +33,7 @@ mod shape;
 mod tests;
 mod transform;
 
-use super::gemm::{Float, Gather, Kernels, Pack, Panel};
+use super::gemm::{Element, Gather, Kernels, Pack, Panel};
 use crate::cpu::loops::job::Job;
 use crate::cpu::memory::{Launch, Operand, Register, Shared, bytes, elements, scratch};
 use crate::cpu::threads::pool;

@@ -258,7 +258,7 @@ impl Winograd {
                     let run = [Run { offset: 0, length: count }];
                     // SAFETY: the kernel's contract holds. `a`, `b` and `c` are slices of exactly
                     // the rows × columns that the kernel accesses, at these strides, and the kernel
-                    // is one of `Float::kernels`.
+                    // is one of `Element::kernels`.
                     unsafe { kernel(&run, a, b, c.as_mut_ptr(), length, terms == 0) };
                 }
             }

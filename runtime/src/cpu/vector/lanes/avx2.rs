@@ -18,6 +18,7 @@ impl Lanes for F32x8 {
         mul(a, b) => _mm256_mul_ps(a, b);
         div(a, b) => _mm256_div_ps(a, b);
         sqrt(a) => _mm256_sqrt_ps(a);
+        rint(a) => _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
         abs(a) => _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);
         neg(a) => _mm256_xor_ps(_mm256_set1_ps(-0.0), a);
         copysign(a, b) => {

@@ -21,6 +21,7 @@ impl Lanes for F32x16 {
         mul(a, b) => _mm512_mul_ps(a, b);
         div(a, b) => _mm512_div_ps(a, b);
         sqrt(a) => _mm512_sqrt_ps(a);
+        rint(a) => _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
         abs(a) => _mm512_andnot_ps(_mm512_set1_ps(-0.0), a);
         neg(a) => _mm512_xor_ps(_mm512_set1_ps(-0.0), a);
         copysign(a, b) => {

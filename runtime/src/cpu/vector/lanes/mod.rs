@@ -105,6 +105,11 @@ pub trait Lanes: Vector<Scalar = f32> {
     fn sqrt(self) -> Self {
         each([self], |[a]| a.sqrt())
     }
+    /// Rounds to the nearest integer, halves to the even one.
+    #[inline(always)]
+    fn rint(self) -> Self {
+        each([self], |[a]| a.round_ties_even())
+    }
     #[inline(always)]
     fn abs(self) -> Self {
         each([self], |[a]| a.abs())

@@ -293,6 +293,7 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::Abs => each!(x, k => x[k].abs()),
             Code::Sqrt => each!(x, k => x[k].sqrt()),
             Code::Recip => each!(x, k => L::splat(strip.proof, 1.0).div(x[k])),
+            Code::Rint => each!(x, k => x[k].rint()),
             Code::Rsqrt => {
                 each!(x, k => L::splat(strip.proof, 1.0).div(x[k].sqrt()))
             }
