@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::affine::Affine;
 use crate::graph::{ContractionLeaf, Graph, NodeId, NodeMap, NodeSet, Op};
+use crate::profile::Processor;
 use crate::scalar::Inst;
 
 use super::Order;
@@ -19,8 +20,8 @@ pub(super) struct WeightProduct {
     /// Some index of the tensor or of the result is the sum of a place and a tap: the product is a
     /// convolution.
     pub has_window: bool,
-    /// For a product that sums over no channels, such as a depthwise convolution: the weight's
-    /// operand number, and its channels-last order.
+    /// For a convolution that sums over no channels or over few, such as a depthwise or a grouped
+    /// one: the weight's operand number, and its channels-last order.
     pub weight: Option<(usize, Order)>,
 }
 
@@ -108,7 +109,16 @@ impl WeightProduct {
         let is_summed = |v: usize| {
             of_weight(v) && !of_result(v) && !taps.contains(&v) && op.indices[v].varies()
         };
-        if product.has_window && !(0..op.indices.len()).any(is_summed) {
+        // Sums over few channels are computed in the same way, in groups; see `native::Direct`.
+        let points = |is_counted: &dyn Fn(usize) -> bool| -> usize {
+            let counted = op.indices.iter().enumerate().filter(|(v, _)| is_counted(*v));
+            counted.map(|(_, index)| (index.high - index.low).max(0) as usize).product()
+        };
+        let is_narrow = !taps.iter().any(|&tap| of_result(tap))
+            && points(&|v| of_weight(v) && !of_result(v)) <= Processor::MOST_NARROW_TERMS
+            && points(&|v| of_weight(v) && !tensor.mentions(v)) <= Processor::MOST_NARROW_COLUMNS;
+        let sums_channels = (0..op.indices.len()).any(is_summed);
+        if product.has_window && (is_narrow || !sums_channels) {
             let is_tap = |axis: &usize| {
                 !long(&weight.index[*axis].affine)
                     .iter()
