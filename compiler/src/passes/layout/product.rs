@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::affine::Affine;
-use crate::graph::{ContractionLeaf, Graph, NodeId, NodeMap, NodeSet, Op};
+use crate::graph::{Access, Contraction, ContractionLeaf, Graph, NodeId, NodeMap, NodeSet, Op};
 use crate::profile::Processor;
 use crate::scalar::Inst;
 
@@ -109,15 +109,9 @@ impl WeightProduct {
         let is_summed = |v: usize| {
             of_weight(v) && !of_result(v) && !taps.contains(&v) && op.indices[v].varies()
         };
-        // Sums over few channels are computed in the same way, in groups; see `native::Direct`.
-        let points = |is_counted: &dyn Fn(usize) -> bool| -> usize {
-            let counted = op.indices.iter().enumerate().filter(|(v, _)| is_counted(*v));
-            counted.map(|(_, index)| (index.high - index.low).max(0) as usize).product()
-        };
-        let is_narrow = !taps.iter().any(|&tap| of_result(tap))
-            && points(&|v| of_weight(v) && !of_result(v)) <= Processor::MOST_NARROW_TERMS
-            && points(&|v| of_weight(v) && !tensor.mentions(v)) <= Processor::MOST_NARROW_COLUMNS;
         let sums_channels = (0..op.indices.len()).any(is_summed);
+        let is_gathered = !taps.iter().any(|&tap| of_result(tap));
+        let is_narrow = is_gathered && is_narrow(op, tensor, weight);
         if product.has_window && (is_narrow || !sums_channels) {
             let is_tap = |axis: &usize| {
                 !long(&weight.index[*axis].affine)
@@ -129,4 +123,17 @@ impl WeightProduct {
         }
         Some(product)
     }
+}
+
+/// Returns whether each group of channels has so few that its sums are computed as those of a
+/// depthwise convolution are.
+fn is_narrow(op: &Contraction, tensor: &Access, weight: &Access) -> bool {
+    let of_result = |v: usize| op.output.iter().any(|place| place.coefficient(v) != 0);
+    let points = |is_counted: &dyn Fn(usize) -> bool| -> usize {
+        let counted = op.indices.iter().enumerate().filter(|(v, _)| is_counted(*v));
+        counted.map(|(_, index)| (index.high - index.low).max(0) as usize).product()
+    };
+    let filters = points(&|v| weight.mentions(v) && !tensor.mentions(v));
+    let terms = points(&|v| weight.mentions(v) && !of_result(v));
+    filters <= Processor::MOST_NARROW_COLUMNS && terms <= Processor::MOST_NARROW_TERMS
 }

@@ -36,10 +36,10 @@ pub struct Addresses<'a> {
 ///
 /// # Safety
 /// For a kernel of T rows and N columns:
-/// - x: at each tap and in each row, N elements must be readable (one for [`Form::OfNumber`], `span`
-///   for [`Form::OfGroups`]).
-/// - groups: for [`Form::OfGroups`], the first N must be at least 0 and less than `span`, which must
-///   be at most [`Kernels::most_span`].
+/// - x: at each tap and in each row, N elements must be readable: one for [`Form::OfNumber`], and
+///   `span` for [`Form::OfGroups`].
+/// - groups: for [`Form::OfGroups`], the first N must be at least 0 and less than `span`, which
+///   must be at most [`Kernels::most_span`].
 /// - w: at each tap, N elements must be readable (one for [`Form::ByNumber`], none for forms with
 ///   one operand).
 /// - out: T rows of N elements must be writable, and also readable unless `first`.
