@@ -54,6 +54,12 @@ pub struct Processor {
 }
 
 impl Processor {
+    /// The most terms and columns, in each group, of a sum of products that is faster without
+    /// packing. Each number of a packed left factor is multiplied by every column: here by no more
+    /// than a vector or two, in which a packed product would leave lanes empty.
+    pub const MOST_NARROW_TERMS: usize = 512;
+    pub const MOST_NARROW_COLUMNS: usize = 16;
+
     /// A usual processor.
     pub const USUAL: Processor = Processor {
         first_cache: 32 << 10,

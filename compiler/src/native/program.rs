@@ -158,11 +158,14 @@ impl Implementation {
             return pieces.map_or(Implementation::Pointwise, Implementation::Pieces);
         };
         let winograd = if profile.processor.exact { None } else { Winograd::new(nest, kept) };
+        let direct = Direct::new(nest);
+        let is_narrow = direct.as_ref().is_some_and(|direct| direct.is_narrow(nest));
+        let product = || Product::new(nest, &profile.processor, kept).filter(|_| !is_narrow);
         if let Some(winograd) = winograd {
             Implementation::Winograd(Box::new(winograd))
-        } else if let Some(product) = Product::new(nest, &profile.processor, kept) {
+        } else if let Some(product) = product() {
             Implementation::Product(Box::new(product))
-        } else if let Some(direct) = Direct::new(nest) {
+        } else if let Some(direct) = direct {
             Implementation::Direct(Box::new(direct))
         } else if let Some(scatter) = Scatter::new(nest, aggregation, dtype) {
             Implementation::Scatter(Box::new(scatter))

@@ -234,8 +234,8 @@ graph model(%0) -> (Y = %9, Loss = %10)
         let text = "\
 graph model(%0) -> (Y = %2)
 %0 = input X : f32[40, 16]
-%1 = weight Kernel : f32[16, 16]
-%2 = contract sum [n, u] (n: 0..40, u: 0..16, k: 0..16) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[40, 16]
+%1 = weight Kernel : f32[16, 32]
+%2 = contract sum [n, u] (n: 0..40, u: 0..32, k: 0..16) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[40, 32]
 ";
         let plan = pipeline::plan(&Graph::parse(text).unwrap(), &Profile::cpu()).unwrap();
         insta::assert_snapshot!(plan.explain(), @"
@@ -243,13 +243,13 @@ graph model(%0) -> (Y = %2)
 
         step 0  %2
             reads     X       f32[40, 16]  2.6 KB
-                      Kernel  f32[16, 16]  1.0 KB
-            writes    %2      f32[40, 16]  2.6 KB to output
+                      Kernel  f32[16, 32]  2.0 KB
+            writes    %2      f32[40, 32]  5.1 KB to output
             kernel    value
-            axes      rows n: 40; columns u: 16; reduction k: 16
-            schedule  native product 40 by 16 of 16
-            because   40 rows times 16 columns: panels of both factors are packed for registers
-            time      204.8 ns: compute 204.8 ns or traffic 204.8 ns, then launch 0.0 ns
+            axes      rows n: 40; columns u: 32; reduction k: 16
+            schedule  native product 40 by 32 of 16
+            because   40 rows times 32 columns: panels of both factors are packed for registers
+            time      409.6 ns: compute 409.6 ns or traffic 324.3 ns, then launch 0.0 ns
         ");
     }
 }

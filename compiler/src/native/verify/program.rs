@@ -7,7 +7,7 @@ use crate::graph::Aggregation;
 use super::super::address::Address;
 use super::super::attention::{Attention, Block};
 use super::super::blocks::{MOST_AT_ONCE, PANEL_ROW_BYTES};
-use super::super::direct::Direct;
+use super::super::direct::{Direct, Form};
 use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeProgram, Position};
@@ -178,10 +178,12 @@ impl NativeProgram {
     }
 
     fn direct(&self, direct: &Direct) -> Checked {
-        let Some(last) = self.epilogue.space.axes().next_back() else {
+        let free = self.epilogue.space.axes().end;
+        let Some(columns) = free.checked_sub(direct.form.column_axes()) else {
             return Err("no axis of columns".into());
         };
-        ensure(direct.rows.is_none_or(|rows| rows + 1 == last), || {
+        let last = free - 1;
+        ensure(direct.rows.is_none_or(|rows| rows + 1 == columns), || {
             "rows along another axis".into()
         })?;
         self.space(&direct.taps)?;
@@ -189,7 +191,13 @@ impl NativeProgram {
         factors().try_for_each(|address| self.address(address, DType::F32))?;
         let contiguous =
             factors().all(|address| (0..=1).contains(&address.offset.coefficient(last)));
-        ensure(contiguous, || "elements that are apart".into())?;
+        let is_one = direct.form != Form::OfGroups
+            || direct.w.as_ref().is_some_and(|w| {
+                w.offset.coefficient(columns) == self.extents[last] as i64
+                    && direct.x.offset.coefficient(columns) > 0
+                    && direct.x.offset.coefficient(last) == 0
+            });
+        ensure(contiguous && is_one, || "elements that are apart".into())?;
         direct.conditions.iter().try_for_each(|condition| self.expression(condition))
     }
 

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use crate::affine::Affine;
-use crate::graph::{ContractionLeaf, Graph, NodeId, NodeMap, NodeSet, Op};
+use crate::graph::{Access, Contraction, ContractionLeaf, Graph, NodeId, NodeMap, NodeSet, Op};
+use crate::profile::Processor;
 use crate::scalar::Inst;
 
 use super::Order;
@@ -19,8 +20,8 @@ pub(super) struct WeightProduct {
     /// Some index of the tensor or of the result is the sum of a place and a tap: the product is a
     /// convolution.
     pub has_window: bool,
-    /// For a product that sums over no channels, such as a depthwise convolution: the weight's
-    /// operand number, and its channels-last order.
+    /// For a convolution that sums over no channels or over few, such as a depthwise or a grouped
+    /// one: the weight's operand number, and its channels-last order.
     pub weight: Option<(usize, Order)>,
 }
 
@@ -108,7 +109,10 @@ impl WeightProduct {
         let is_summed = |v: usize| {
             of_weight(v) && !of_result(v) && !taps.contains(&v) && op.indices[v].varies()
         };
-        if product.has_window && !(0..op.indices.len()).any(is_summed) {
+        let sums_channels = (0..op.indices.len()).any(is_summed);
+        let is_gathered = !taps.iter().any(|&tap| of_result(tap));
+        let is_narrow = is_gathered && is_narrow(op, tensor, weight);
+        if product.has_window && (is_narrow || !sums_channels) {
             let is_tap = |axis: &usize| {
                 !long(&weight.index[*axis].affine)
                     .iter()
@@ -119,4 +123,17 @@ impl WeightProduct {
         }
         Some(product)
     }
+}
+
+/// Returns whether each group of channels has so few that its sums are computed as those of a
+/// depthwise convolution are.
+fn is_narrow(op: &Contraction, tensor: &Access, weight: &Access) -> bool {
+    let of_result = |v: usize| op.output.iter().any(|place| place.coefficient(v) != 0);
+    let points = |is_counted: &dyn Fn(usize) -> bool| -> usize {
+        let counted = op.indices.iter().enumerate().filter(|(v, _)| is_counted(*v));
+        counted.map(|(_, index)| (index.high - index.low).max(0) as usize).product()
+    };
+    let filters = points(&|v| weight.mentions(v) && !tensor.mentions(v));
+    let terms = points(&|v| weight.mentions(v) && !of_result(v));
+    filters <= Processor::MOST_NARROW_COLUMNS && terms <= Processor::MOST_NARROW_TERMS
 }

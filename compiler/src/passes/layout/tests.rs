@@ -19,7 +19,7 @@ graph g(%0) -> (Y = %12)
 %11 = contract sum [n, f, y, x] (n: 0..2, f: 0..4, y: 0..7, x: 0..6, c: 0..6) { v0 = %10[n, c, y, x]; v1 = %4[f, c, 0, 0]; v2 = mul v0 v1; yield v2 } : f32[2, 4, 7, 6]
 %12 = reshape %11 : f32[2, 168]
 "), @"
-    graph g(%0) -> (Y = %17)
+    graph g(%0) -> (Y = %18)
     %0 = input X : f32[2, 3, 9, 8]
     %1 = weight K : f32[6, 3, 3, 3]
     %2 = weight B : f32[6]
@@ -27,17 +27,18 @@ graph g(%0) -> (Y = %12)
     %4 = weight P : f32[4, 6, 1, 1]
     %5 = reshape %2 : f32[6, 1, 1]
     %6 = contract assign [i0, i1, i2, i3] (i0: 0..2, i1: 0..9, i2: 0..8, i3: 0..3) { v0 = %0[i0, i3, i1, i2]; yield v0 } : f32[2, 9, 8, 3]
-    %7 = contract sum [n, y, x, f] (n: 0..2, y: 0..7, x: 0..6, f: 0..6, i: 0..3, j: 0..3, c: 0..3) { v0 = %6[n, y + i, x + j, c]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 6]
-    %8 = reshape %2 : f32[1, 1, 6]
-    %9 = add %7 %8 : f32[2, 7, 6, 6]
-    %10 = contract assign [i0, i1, i2, i3] (i0: 0..1, i1: 0..3, i2: 0..3, i3: 0..6) { v0 = %3[i3, i0, i1, i2]; yield v0 } : f32[1, 3, 3, 6]
-    %11 = contract sum [n, y, x, g + f] (n: 0..2, y: 0..7, x: 0..6, g: 0..6, f: 0..1, i: 0..3, j: 0..3, c: 0..1) { v0 = %9[n, y + i - 1, x + j - 1, g + c]; v1 = %10[c, i, j, g + f]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 6]
-    %12 = contract max [n, c, 0, 0] (n: 0..2, c: 0..6, y: 0..7, x: 0..6) { v0 = %11[n, y, x, c]; yield v0 } : f32[2, 6, 1, 1]
-    %13 = reshape %12 : f32[2, 1, 1, 6]
-    %14 = mul %11 %13 : f32[2, 7, 6, 6]
-    %15 = contract sum [n, y, x, f] (n: 0..2, y: 0..7, x: 0..6, f: 0..4, c: 0..6) { v0 = %14[n, y, x, c]; v1 = %4[f, c, 0, 0]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 4]
-    %16 = contract assign [i0, i1, i2, i3] (i0: 0..2, i1: 0..4, i2: 0..7, i3: 0..6) { v0 = %15[i0, i2, i3, i1]; yield v0 } : f32[2, 4, 7, 6]
-    %17 = reshape %16 : f32[2, 168]
+    %7 = contract assign [i0, i1, i2, i3] (i0: 0..3, i1: 0..3, i2: 0..3, i3: 0..6) { v0 = %1[i3, i0, i1, i2]; yield v0 } : f32[3, 3, 3, 6]
+    %8 = contract sum [n, y, x, f] (n: 0..2, y: 0..7, x: 0..6, f: 0..6, i: 0..3, j: 0..3, c: 0..3) { v0 = %6[n, y + i, x + j, c]; v1 = %7[c, i, j, f]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 6]
+    %9 = reshape %2 : f32[1, 1, 6]
+    %10 = add %8 %9 : f32[2, 7, 6, 6]
+    %11 = contract assign [i0, i1, i2, i3] (i0: 0..1, i1: 0..3, i2: 0..3, i3: 0..6) { v0 = %3[i3, i0, i1, i2]; yield v0 } : f32[1, 3, 3, 6]
+    %12 = contract sum [n, y, x, g + f] (n: 0..2, y: 0..7, x: 0..6, g: 0..6, f: 0..1, i: 0..3, j: 0..3, c: 0..1) { v0 = %10[n, y + i - 1, x + j - 1, g + c]; v1 = %11[c, i, j, g + f]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 6]
+    %13 = contract max [n, c, 0, 0] (n: 0..2, c: 0..6, y: 0..7, x: 0..6) { v0 = %12[n, y, x, c]; yield v0 } : f32[2, 6, 1, 1]
+    %14 = reshape %13 : f32[2, 1, 1, 6]
+    %15 = mul %12 %14 : f32[2, 7, 6, 6]
+    %16 = contract sum [n, y, x, f] (n: 0..2, y: 0..7, x: 0..6, f: 0..4, c: 0..6) { v0 = %15[n, y, x, c]; v1 = %4[f, c, 0, 0]; v2 = mul v0 v1; yield v2 } : f32[2, 7, 6, 4]
+    %17 = contract assign [i0, i1, i2, i3] (i0: 0..2, i1: 0..4, i2: 0..7, i3: 0..6) { v0 = %16[i0, i2, i3, i1]; yield v0 } : f32[2, 4, 7, 6]
+    %18 = reshape %17 : f32[2, 168]
     ");
 }
 
@@ -53,15 +54,16 @@ graph g(%0) -> (Y = %6)
 %5 = reshape %4 : f32[1, 6, 7, 6]
 %6 = contract max [n, c] (n: 0..1, c: 0..6, y: 0..7, x: 0..6) { v0 = %5[n, c, y, x]; yield v0 } : f32[1, 6]
 "), @"
-    graph g(%0) -> (Y = %7)
+    graph g(%0) -> (Y = %8)
     %0 = input X : f32[1, 3, 9, 8]
     %1 = weight K : f32[6, 3, 3, 3]
     %2 = contract assign [i0, i1, i2, i3] (i0: 0..1, i1: 0..9, i2: 0..8, i3: 0..3) { v0 = %0[i0, i3, i1, i2]; yield v0 } : f32[1, 9, 8, 3]
-    %3 = contract sum [n, y, x, f] (n: 0..1, y: 0..7, x: 0..6, f: 0..6, i: 0..3, j: 0..3, c: 0..3) { v0 = %2[n, y + i, x + j, c]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 7, 6, 6]
-    %4 = reshape %3 : f32[1, 7, 6, 2, 3]
-    %5 = contract assign [n, y, x, c, g] (n: 0..1, y: 0..7, x: 0..6, c: 0..3, g: 0..2) { v0 = %4[n, y, x, g, c]; yield v0 } : f32[1, 7, 6, 3, 2]
-    %6 = reshape %5 : f32[1, 7, 6, 6]
-    %7 = contract max [n, c] (n: 0..1, c: 0..6, y: 0..7, x: 0..6) { v0 = %6[n, y, x, c]; yield v0 } : f32[1, 6]
+    %3 = contract assign [i0, i1, i2, i3] (i0: 0..3, i1: 0..3, i2: 0..3, i3: 0..6) { v0 = %1[i3, i0, i1, i2]; yield v0 } : f32[3, 3, 3, 6]
+    %4 = contract sum [n, y, x, f] (n: 0..1, y: 0..7, x: 0..6, f: 0..6, i: 0..3, j: 0..3, c: 0..3) { v0 = %2[n, y + i, x + j, c]; v1 = %3[c, i, j, f]; v2 = mul v0 v1; yield v2 } : f32[1, 7, 6, 6]
+    %5 = reshape %4 : f32[1, 7, 6, 2, 3]
+    %6 = contract assign [n, y, x, c, g] (n: 0..1, y: 0..7, x: 0..6, c: 0..3, g: 0..2) { v0 = %5[n, y, x, g, c]; yield v0 } : f32[1, 7, 6, 3, 2]
+    %7 = reshape %6 : f32[1, 7, 6, 6]
+    %8 = contract max [n, c] (n: 0..1, c: 0..6, y: 0..7, x: 0..6) { v0 = %7[n, y, x, c]; yield v0 } : f32[1, 6]
     ");
 }
 

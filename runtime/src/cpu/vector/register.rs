@@ -165,6 +165,7 @@ macro_rules! portable {
         }
     };
 }
+portable!(f32, 1);
 portable!(f32, 4);
 portable!(f64, 2);
 // The widths of other instruction sets, for emulation.

@@ -2,10 +2,12 @@
 //! `U` vectors in registers.
 //!
 //! A tap is one point of the reduction: an offset into each operand. `x` moves with the rows, `w`
-//! is the same for all of them. Each is a vector along `v`, or one number for all of `v`.
+//! is the same for all of them. Each is a vector along `v`, or one number for all of `v`, or x one
+//! number for each group of columns.
 
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::vector::lanes::{Lanes, MOST_LANES};
 use crate::cpu::vector::level::{self, Level, level};
 use crate::cpu::vector::register::{Portable, Vector};
 use tile_compiler::native::Form;
@@ -15,10 +17,14 @@ pub type Tap = [isize; 2];
 
 /// The addresses that a kernel reads and writes.
 #[derive(Clone, Copy)]
-pub struct Addresses {
+pub struct Addresses<'a> {
     pub x: *const f32,
     /// The elements between rows of x.
     pub x_step: isize,
+    /// For [`Form::OfGroups`], the elements from x to the number of each column, and the number of
+    /// elements in which these are.
+    pub groups: &'a [i32; MOST_LANES],
+    pub span: usize,
     /// Unused by forms with one operand.
     pub w: *const f32,
     pub out: *mut f32,
@@ -30,7 +36,10 @@ pub struct Addresses {
 ///
 /// # Safety
 /// For a kernel of T rows and N columns:
-/// - x: at each tap and in each row, N elements must be readable (one for [`Form::OfNumber`]).
+/// - x: at each tap and in each row, N elements must be readable: one for [`Form::OfNumber`], and
+///   `span` for [`Form::OfGroups`].
+/// - groups: for [`Form::OfGroups`], the first N must be at least 0 and less than `span`, which
+///   must be at most [`Kernels::most_span`].
 /// - w: at each tap, N elements must be readable (one for [`Form::ByNumber`], none for forms with
 ///   one operand).
 /// - out: T rows of N elements must be writable, and also readable unless `first`.
@@ -41,12 +50,17 @@ pub type Kernel = unsafe fn(taps: &[Tap], place: Addresses, first: bool);
 #[derive(Clone, Copy)]
 pub struct Kernels {
     pub lanes: usize,
+    /// The most rows × vectors whose sums fit into the registers.
+    pub most_sums: usize,
+    /// The most elements in which the numbers of a vector's groups may be.
+    pub most_span: usize,
     /// The kernels: `table[form][log2 of rows][log2 of vectors]`.
-    table: [[[Kernel; 3]; 3]; 6],
+    table: [[[Kernel; 3]; 4]; 7],
 }
 
 impl Kernels {
-    /// Returns the kernel of 1, 2 or 4 rows and 1, 2 or 4 vectors.
+    /// Returns the kernel of 1, 2, 4 or 8 rows and 1, 2 or 4 vectors: at most 2 of 8 rows, and one
+    /// for [`Form::OfGroups`].
     pub fn get(&self, form: Form, rows: usize, vectors: usize) -> Kernel {
         self.table[form as usize][rows.ilog2() as usize][vectors.ilog2() as usize]
     }
@@ -55,6 +69,7 @@ impl Kernels {
 const PRODUCTS: u8 = Form::Products as u8;
 const BY_NUMBER: u8 = Form::ByNumber as u8;
 const OF_NUMBER: u8 = Form::OfNumber as u8;
+const OF_GROUPS: u8 = Form::OfGroups as u8;
 const SUM: u8 = Form::Sum as u8;
 const MAX: u8 = Form::Max as u8;
 const MIN: u8 = Form::Min as u8;
@@ -73,13 +88,13 @@ const fn identity(form: u8) -> f32 {
 /// # Safety
 /// The contract of [`Kernel`].
 #[inline(always)]
-unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U: usize>(
+unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
     proof: V::Proof,
     taps: &[Tap],
     place: Addresses,
     first: bool,
 ) {
-    let Addresses { x, x_step, w, out, out_step } = place;
+    let Addresses { x, x_step, groups, span, w, out, out_step } = place;
     // SAFETY: the caller guarantees that the elements at all taps are readable, and that the tile
     // is accessible.
     unsafe {
@@ -94,7 +109,7 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
             let (x, w) = (x.offset(to_x), w.wrapping_offset(to_w));
             let mut ws = [V::splat(proof, 0.0); U];
             match FORM {
-                PRODUCTS | OF_NUMBER => ws
+                PRODUCTS | OF_NUMBER | OF_GROUPS => ws
                     .iter_mut()
                     .enumerate()
                     .for_each(|(u, to)| *to = V::load(proof, w.add(u * V::LANES))),
@@ -106,13 +121,13 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
                 let number_x =
                     if FORM == OF_NUMBER { V::splat(proof, *x) } else { V::splat(proof, 0.0) };
                 for (u, sum) in sums.iter_mut().enumerate() {
-                    let x = if FORM == OF_NUMBER {
-                        number_x
-                    } else {
-                        V::load(proof, x.add(u * V::LANES))
+                    let x = match FORM {
+                        OF_NUMBER => number_x,
+                        OF_GROUPS => V::pick(proof, x, groups, span),
+                        _ => V::load(proof, x.add(u * V::LANES)),
                     };
                     *sum = match FORM {
-                        PRODUCTS | BY_NUMBER | OF_NUMBER => sum.fma(x, ws[u]),
+                        PRODUCTS | BY_NUMBER | OF_NUMBER | OF_GROUPS => sum.fma(x, ws[u]),
                         SUM if number == 0 => x,
                         _ => combine(*sum, x),
                     };
@@ -128,26 +143,30 @@ unsafe fn body<V: Vector<Scalar = f32>, const FORM: u8, const T: usize, const U:
     }
 }
 
-/// Lists the kernels `$run` over vector `$v`.
+/// Lists the kernels `$run` over vector `$v`, with `$sums` sums in registers.
 macro_rules! kernels {
-    ($run:ident, $v:ty) => {
+    ($run:ident, $v:ty, $sums:literal) => {
         Kernels {
             lanes: <$v as Vector>::LANES,
+            most_sums: $sums,
+            most_span: <$v as Lanes>::MOST_SPAN,
             table: [
-                kernels!(@form $run, $v, { Form::Products as u8 }),
-                kernels!(@form $run, $v, { Form::ByNumber as u8 }),
-                kernels!(@form $run, $v, { Form::OfNumber as u8 }),
-                kernels!(@form $run, $v, { Form::Sum as u8 }),
-                kernels!(@form $run, $v, { Form::Max as u8 }),
-                kernels!(@form $run, $v, { Form::Min as u8 }),
+                kernels!(@form $run, $v, { Form::Products as u8 }, 1, 2, 4),
+                kernels!(@form $run, $v, { Form::ByNumber as u8 }, 1, 2, 4),
+                kernels!(@form $run, $v, { Form::OfNumber as u8 }, 1, 2, 4),
+                kernels!(@form $run, $v, { Form::OfGroups as u8 }, 1, 1, 1),
+                kernels!(@form $run, $v, { Form::Sum as u8 }, 1, 2, 4),
+                kernels!(@form $run, $v, { Form::Max as u8 }, 1, 2, 4),
+                kernels!(@form $run, $v, { Form::Min as u8 }, 1, 2, 4),
             ],
         }
     };
-    (@form $run:ident, $v:ty, $form:tt) => {
+    (@form $run:ident, $v:ty, $form:tt, $a:literal, $b:literal, $c:literal) => {
         [
-            [$run::<$v, $form, 1, 1>, $run::<$v, $form, 1, 2>, $run::<$v, $form, 1, 4>],
-            [$run::<$v, $form, 2, 1>, $run::<$v, $form, 2, 2>, $run::<$v, $form, 2, 4>],
-            [$run::<$v, $form, 4, 1>, $run::<$v, $form, 4, 2>, $run::<$v, $form, 4, 4>],
+            [$run::<$v, $form, 1, $a>, $run::<$v, $form, 1, $b>, $run::<$v, $form, 1, $c>],
+            [$run::<$v, $form, 2, $a>, $run::<$v, $form, 2, $b>, $run::<$v, $form, 2, $c>],
+            [$run::<$v, $form, 4, $a>, $run::<$v, $form, 4, $b>, $run::<$v, $form, 4, $c>],
+            [$run::<$v, $form, 8, $a>, $run::<$v, $form, 8, $b>, $run::<$v, $form, 8, $b>],
         ]
     };
 }
@@ -159,7 +178,7 @@ macro_rules! compiled {
             /// # Safety
             /// The contract of [`Kernel`].
             unsafe fn $run<
-                V: Vector<Scalar = f32, Proof = $proof>,
+                V: Lanes<Proof = $proof>,
                 const FORM: u8,
                 const T: usize,
                 const U: usize,
@@ -183,8 +202,8 @@ mod x86 {
     use crate::cpu::vector::{Avx2, Avx512};
     compiled!(avx512, avx512, Avx512, Avx512::here());
     compiled!(avx2, avx2, Avx2, Avx2::here());
-    pub const AVX512: Kernels = kernels!(avx512, F32x16);
-    pub const AVX2: Kernels = kernels!(avx2, F32x8);
+    pub const AVX512: Kernels = kernels!(avx512, F32x16, 16);
+    pub const AVX2: Kernels = kernels!(avx2, F32x8, 8);
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -193,33 +212,47 @@ mod arm {
     use crate::cpu::vector::Neon;
     use crate::cpu::vector::register::F32x4;
     compiled!(neon, neon, Neon, Neon::here());
-    pub const NEON: Kernels = kernels!(neon, F32x4);
+    pub const NEON: Kernels = kernels!(neon, F32x4, 16);
 }
 
-const PORTABLE: Kernels = kernels!(portable, Portable<f32, 4>);
+const SCALAR: Kernels = kernels!(portable, Portable<f32, 1>, 8);
+const PORTABLE: Kernels = kernels!(portable, Portable<f32, 4>, 8);
 #[cfg(test)]
-const PORTABLE8: Kernels = kernels!(portable, Portable<f32, 8>);
+const PORTABLE8: Kernels = kernels!(portable, Portable<f32, 8>, 8);
 #[cfg(test)]
-const PORTABLE16: Kernels = kernels!(portable, Portable<f32, 16>);
+const PORTABLE16: Kernels = kernels!(portable, Portable<f32, 16>, 16);
 
-/// Returns the kernels for rows of this length: the widest of this machine whose vector is no
-/// longer than such a row. Rows of fewer than 4 numbers have none.
-pub fn kernels(length: usize) -> Option<Kernels> {
+/// Returns the kernels of this machine, those with the widest vectors first.
+fn available() -> &'static [Kernels] {
     #[cfg(test)]
     if let Some(set) = Emulated::current() {
         return match set {
-            Emulated::Avx512 if length >= 16 => Some(PORTABLE16),
-            Emulated::Avx512 | Emulated::Avx2 if length >= 8 => Some(PORTABLE8),
-            _ => (length >= 4).then_some(PORTABLE),
+            Emulated::Avx512 => const { &[PORTABLE16, PORTABLE8, PORTABLE, SCALAR] },
+            Emulated::Avx2 => const { &[PORTABLE8, PORTABLE, SCALAR] },
+            _ => const { &[PORTABLE, SCALAR] },
         };
     }
     match level() {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512(_) if length >= 16 => Some(x86::AVX512),
+        Level::Avx512(_) => const { &[x86::AVX512, x86::AVX2, PORTABLE, SCALAR] },
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512(_) | Level::Avx2(_) if length >= 8 => Some(x86::AVX2),
+        Level::Avx2(_) => const { &[x86::AVX2, PORTABLE, SCALAR] },
         #[cfg(target_arch = "aarch64")]
-        Level::Neon(_) if length >= 4 => Some(arm::NEON),
-        _ => (length >= 4).then_some(PORTABLE),
+        Level::Neon(_) => const { &[arm::NEON, SCALAR] },
+        _ => const { &[PORTABLE, SCALAR] },
     }
+}
+
+/// Returns the kernels for rows of this length, at least 1: the widest of this machine whose vector
+/// is no longer than such a row.
+pub fn kernels(length: usize) -> &'static Kernels {
+    group_kernels(length, |_| 0)
+}
+
+/// Returns the kernels for rows of this length that can read the groups of a vector. `span` returns
+/// the elements in which these are, for a number of lanes.
+pub fn group_kernels(length: usize, span: impl Fn(usize) -> usize) -> &'static Kernels {
+    let reads =
+        |kernels: &&Kernels| kernels.lanes <= length && span(kernels.lanes) <= kernels.most_span;
+    available().iter().find(reads).unwrap_or(const { &SCALAR })
 }

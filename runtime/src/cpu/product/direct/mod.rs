@@ -1,8 +1,9 @@
 //! Reductions of few points at each place, over elements that are contiguous along the last free
-//! axis: depthwise convolution, pooling, sums over rows.
+//! axis, or along the last two as one: depthwise convolution, convolution with few filters in a
+//! group, pooling, sums over rows.
 //!
 //! The points of the reduction are *taps*, offsets from a place's own address. Places are computed
-//! in tiles of some rows (of the axis before the last) × some vectors, in registers, over all taps.
+//! in tiles of some rows (of the axis before) × some vectors, in registers, over all taps.
 //! Guards divide the rows, and each row, into pieces in which the same taps count, so that the
 //! inner loops have no tests. The epilogue runs on a chunk of places while it is in L1.
 
@@ -10,6 +11,7 @@ mod kernel;
 mod tile;
 
 use crate::cpu::loops::job::{Job, parallel};
+use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::Bool;
 use kernel::Tap;
 use tile::Tile;
@@ -26,11 +28,13 @@ pub struct Direct {
     form: Form,
     /// The initial value of aggregates.
     identity: f32,
-    /// The extents of the free axes before the last two.
+    /// The extents of the free axes before those of rows and columns.
     outer: Vec<usize>,
-    /// The extents of the last two free axes.
+    /// The numbers of rows and columns, and of the columns of a group: 1 unless the form is
+    /// [`Form::OfGroups`].
     rows: usize,
     length: usize,
+    group: usize,
     /// The number of points of `outer`.
     planes: usize,
     x: PlaneOffset,
@@ -39,8 +43,8 @@ pub struct Direct {
     conditions: Vec<Condition>,
 }
 
-/// An affine expression over the loops around the nest, the axes before the last two, the axis of
-/// rows, and the last axis.
+/// An affine expression over the loops around the nest, the axes before rows and columns, the rows,
+/// and the columns, or for x their groups.
 struct PlaneOffset {
     operand: usize,
     loops: Vec<i64>,
@@ -67,21 +71,21 @@ struct Condition {
     least: i64,
 }
 
-/// Splits an expression into its parts. `rows` is the axis of rows.
+/// Splits an expression into its parts. `outer` is the number of outer axes, `rows` the axis of
+/// rows, and `along` that of columns or groups.
 fn line(
     program: &NativeProgram,
     affine: &Affine,
     operand: usize,
-    rows: Option<usize>,
+    (outer, rows, along): (usize, Option<usize>, usize),
 ) -> PlaneOffset {
-    let last = program.epilogue.space.axes().end - 1;
     PlaneOffset {
         operand,
         loops: program.loops().map(|variable| affine.coefficient(variable)).collect(),
-        outer: (0..rows.unwrap_or(last)).map(|axis| affine.coefficient(axis)).collect(),
+        outer: (0..outer).map(|axis| affine.coefficient(axis)).collect(),
         constant: affine.offset(),
         row: rows.map_or(0, |axis| affine.coefficient(axis)),
-        along: affine.coefficient(last),
+        along: affine.coefficient(along),
     }
 }
 
@@ -102,11 +106,16 @@ impl Direct {
     /// Prepares a nest of this kind.
     pub fn new(program: &NativeProgram, direct: &native::Direct) -> Self {
         let native::Direct { form, rows, taps, x, w, conditions } = direct;
-        let line = |affine: &Affine, operand: usize| line(program, affine, operand, *rows);
+        let end = program.epilogue.space.axes().end;
+        let (columns, last) = (end - form.column_axes(), end - 1);
+        let outer = rows.unwrap_or(columns);
+        let line = |affine: &Affine, operand: usize, along: usize| {
+            line(program, affine, operand, (outer, *rows, along))
+        };
         let condition = |condition: &Affine| {
             let taps = tap_terms(taps, condition);
             Condition {
-                line: line(condition, 0),
+                line: line(condition, 0, last),
                 least: taps.iter().copied().min().unwrap_or(0),
                 taps,
             }
@@ -116,17 +125,17 @@ impl Direct {
         let tap = |(i, to_x): (usize, &i64)| {
             [*to_x as isize, to_w.as_ref().map_or(0, |to_w| to_w[i]) as isize]
         };
-        let last = program.epilogue.space.axes().end - 1;
-        let outer = program.extents[..rows.unwrap_or(last)].to_vec();
+        let outer = program.extents[..outer].to_vec();
         Self {
             form: *form,
             identity: form.aggregation().identity(DType::F32).to_f64() as f32,
             planes: outer.iter().product(),
             outer,
             rows: rows.map_or(1, |axis| program.extents[axis]),
-            length: program.extents[last],
-            x: line(&x.offset, x.operand),
-            w: w.as_ref().map(|w| line(&w.offset, w.operand)),
+            length: program.extents[columns..end].iter().product(),
+            group: if columns == last { 1 } else { program.extents[last] },
+            x: line(&x.offset, x.operand, columns),
+            w: w.as_ref().map(|w| line(&w.offset, w.operand, last)),
             taps: to_x.iter().enumerate().map(tap).collect(),
             conditions: conditions.iter().map(condition).collect(),
         }
@@ -179,7 +188,9 @@ impl Direct {
     fn unit(&self) -> (usize, usize) {
         let (rows, length) = (self.rows.max(1), self.length.max(1));
         let piece = (SUMS / rows).clamp(LEAST_PIECE, CHUNK);
-        let piece = length.div_ceil(length.div_ceil(piece)).next_multiple_of(64).min(length);
+        // Pieces consist of whole vectors, and of whole groups.
+        let whole = if self.group == 1 { 64 } else { MOST_LANES * self.group };
+        let piece = length.div_ceil(length.div_ceil(piece)).next_multiple_of(whole).min(length);
         ((SUMS / piece).clamp(1, rows), piece)
     }
 }

@@ -1,9 +1,10 @@
 //! The computation of one plane's places by one thread.
 
-use super::kernel::{Addresses, Tap, kernels};
+use super::kernel::{Addresses, Kernels, Tap, group_kernels, kernels};
 use super::{Condition, Direct, PlaneOffset, SUMS};
 use crate::cpu::loops::job::Job;
 use crate::cpu::memory::elements;
+use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::Bool;
 use std::ops::Range;
 use tile_compiler::native::{Form, WRITTEN};
@@ -11,13 +12,36 @@ use tile_compiler::native::{Form, WRITTEN};
 /// The taps of a partial sum.
 const BLOCK: usize = 256;
 
-/// Returns how many rows or vectors to take at once if this many are left.
-fn tile_size(left: usize) -> usize {
-    match left {
-        0 | 1 => 1,
-        2 | 3 => 2,
-        _ => 4,
-    }
+/// The most rows, and the most vectors, of a kernel.
+const MOST_ROWS: usize = 8;
+const MOST_VECTORS: usize = 4;
+
+/// Returns how many rows to take at once if `left` of `all` are left. They may be more than are
+/// left.
+fn rows_at_once(left: usize, all: usize) -> usize {
+    let more = left.next_power_of_two();
+    let rows = if more <= all { more } else { more / 2 };
+    rows.min(MOST_ROWS)
+}
+
+/// The division of rows × columns into pieces in which the same taps count. Most planes have the
+/// same one.
+#[derive(Default)]
+struct Division {
+    rows: Range<usize>,
+    columns: Range<usize>,
+    /// The values of the conditions without the terms of taps, which decide the pieces.
+    conditions: Vec<i64>,
+    pieces: Vec<Piece>,
+    /// The taps of all pieces.
+    taps: Vec<Tap>,
+}
+
+/// A piece, with the range of its taps among all.
+struct Piece {
+    rows: Range<usize>,
+    columns: Range<usize>,
+    taps: Range<usize>,
 }
 
 /// A thread's state for one plane after the other.
@@ -36,11 +60,7 @@ pub struct Tile<'a> {
     x_start: i64,
     w_start: i64,
     conditions: Vec<i64>,
-    /// The taps that count in the current piece of rows, and those of them that count in the
-    /// current piece of columns.
-    in_rows: Vec<usize>,
-    in_piece: Vec<usize>,
-    counting: Vec<Tap>,
+    division: Division,
     /// For each place computed last, row by row, whether any tap counted.
     pub written: Vec<Bool>,
 }
@@ -61,9 +81,7 @@ impl<'a> Tile<'a> {
             x_start: 0,
             w_start: 0,
             conditions: vec![0; direct.conditions.len()],
-            in_rows: Vec::new(),
-            in_piece: Vec::new(),
-            counting: Vec::new(),
+            division: Division::default(),
             written: vec![Bool(0); if tracks_written { SUMS } else { 0 }],
         }
     }
@@ -96,13 +114,40 @@ impl<'a> Tile<'a> {
             self.block(rows, columns.clone(), &self.direct.taps, sums, columns.len());
             return true;
         }
-        let width = columns.len();
+        let (width, start) = (columns.len(), [rows.start, columns.start]);
+        self.divide(rows, columns);
+        let division = std::mem::take(&mut self.division);
         let mut all = true;
+        for Piece { rows, columns, taps } in &division.pieces {
+            let at = (rows.start - start[0]) * width + columns.start - start[1];
+            let taps = &division.taps[taps.clone()];
+            self.block(rows.clone(), columns.clone(), taps, &mut sums[at..], width);
+            if !self.written.is_empty() {
+                let written = Bool(u8::from(!taps.is_empty()));
+                for row in 0..rows.len() {
+                    self.written[at + row * width..][..columns.len()].fill(written);
+                }
+                all &= !taps.is_empty();
+            }
+        }
+        self.division = division;
+        all
+    }
+
+    /// Divides rows × columns of the plane into pieces.
+    fn divide(&mut self, rows: Range<usize>, columns: Range<usize>) {
+        let Division { rows: old_rows, columns: old_columns, conditions, .. } = &self.division;
+        if (old_rows, old_columns, conditions) == (&rows, &columns, &self.conditions) {
+            return;
+        }
+        let Division { mut pieces, mut taps, .. } = std::mem::take(&mut self.division);
+        pieces.clear();
+        taps.clear();
+        // Conditions along the rows that change from row to row divide each row differently.
+        let slanted = self.direct.conditions.iter().any(|c| c.line.along != 0 && c.line.row != 0);
         let mut row = rows.start;
         while row < rows.end {
-            let mut in_rows = std::mem::take(&mut self.in_rows);
-            in_rows.clear();
-            in_rows.extend(0..self.direct.taps.len());
+            let mut in_rows: Vec<usize> = (0..self.direct.taps.len()).collect();
             let end = self.count(
                 &mut in_rows,
                 row,
@@ -110,40 +155,28 @@ impl<'a> Tile<'a> {
                 |line| line.along == 0,
                 |line| (line.row, 0),
             );
-            // Conditions along the rows that change from row to row divide each row differently.
-            let slanted =
-                self.direct.conditions.iter().any(|c| c.line.along != 0 && c.line.row != 0);
             let end = if slanted { row + 1 } else { end };
             let mut column = columns.start;
             while column < columns.end {
-                let mut taps = std::mem::take(&mut self.in_piece);
-                taps.clone_from(&in_rows);
+                let mut in_piece = in_rows.clone();
                 let row_at = row as i64;
                 let until = self.count(
-                    &mut taps,
+                    &mut in_piece,
                     column,
                     columns.end,
                     |line| line.along != 0,
                     |line| (line.along, line.row * row_at),
                 );
-                let mut counting = std::mem::take(&mut self.counting);
-                counting.clear();
-                counting.extend(taps.iter().map(|&tap| self.direct.taps[tap]));
-                let at = (row - rows.start) * width + column - columns.start;
-                self.block(row..end, column..until, &counting, &mut sums[at..], width);
-                for row in 0..if self.written.is_empty() { 0 } else { end - row } {
-                    let written = Bool(u8::from(!counting.is_empty()));
-                    self.written[at + row * width..][..until - column].fill(written);
-                }
-                all &= !counting.is_empty() || self.written.is_empty();
-                self.counting = counting;
-                self.in_piece = taps;
+                let first = taps.len();
+                taps.extend(in_piece.iter().map(|&tap| self.direct.taps[tap]));
+                let taps = first..taps.len();
+                pieces.push(Piece { rows: row..end, columns: column..until, taps });
                 column = until;
             }
-            self.in_rows = in_rows;
             row = end;
         }
-        all
+        let conditions = self.conditions.clone();
+        self.division = Division { rows, columns, conditions, pieces, taps };
     }
 
     /// Removes from `taps` those for which a condition that `concern` selects fails at `position`.
@@ -188,91 +221,135 @@ impl<'a> Tile<'a> {
         sums: &mut [f32],
         stride: usize,
     ) {
-        let Direct { form, identity, x, w, .. } = self.direct;
+        let Direct { form, group, identity, x, w, .. } = self.direct;
         let length = columns.len();
         if taps.is_empty() {
             (0..rows.len()).for_each(|row| sums[row * stride..][..length].fill(*identity));
             return;
         }
-        let w_along = w.as_ref().map_or(0, |w| w.along);
-        let x_start = self.x_start + x.row * rows.start as i64 + x.along * columns.start as i64;
-        let w_start = self.w_start + w_along * columns.start as i64;
-        let inside = |data: &[f32], start: i64, step: i64, along: i64, operand: usize| {
+        let inside = |data: &[f32], [first, last]: [i64; 2], step: i64, operand: usize| {
             let (mut low, mut high) = (isize::MAX, isize::MIN);
             for tap in taps {
                 (low, high) = (low.min(tap[operand]), high.max(tap[operand]));
             }
             let span = step * (rows.len() as i64 - 1);
-            let (first, last) =
-                (start + low as i64 + span.min(0), start + high as i64 + span.max(0));
-            first >= 0 && last + along * (length as i64 - 1) < data.len() as i64
+            first + low as i64 + span.min(0) >= 0
+                && last + high as i64 + span.max(0) < data.len() as i64
         };
-        assert!(inside(self.x, x_start, x.row, x.along, 0), "a tap leads out of its operand");
+        let ends = [columns.start, columns.end - 1];
         assert!(
-            w.is_none() || inside(self.w, w_start, 0, w_along, 1),
+            inside(self.x, ends.map(|column| self.x_at(rows.start, column)), x.row, 0),
+            "a tap leads out of its operand"
+        );
+        assert!(
+            w.is_none() || inside(self.w, ends.map(|column| self.w_at(column)), 0, 1),
             "a tap leads out of its operand"
         );
         assert!((rows.len() - 1) * stride + length <= sums.len(), "a tile reaches past its chunk");
-        let Some(kernels) = kernels(length) else {
-            return self.narrow(rows, columns, taps, sums, stride);
+        if *form != Form::OfGroups {
+            return self.tiles(*form, kernels(length), rows, columns, taps, sums, stride);
+        }
+        let span = |lanes: usize| {
+            let is_even = [lanes, length, columns.start].iter().all(|n| n.is_multiple_of(*group));
+            let groups = if is_even { lanes / group } else { (lanes + group - 2) / group + 1 };
+            (groups - 1) * x.along as usize + 1
         };
-        let mut row = 0;
-        while row < rows.len() {
-            let height = tile_size(rows.len() - row);
-            let mut column = 0;
-            while column < length {
-                let vectors = tile_size((length - column) / kernels.lanes);
-                // The last vector ends with the row and may overlap the one before.
-                column = column.min(length - vectors * kernels.lanes);
-                let kernel = kernels.get(*form, height, vectors);
-                let place = Addresses {
-                    x: self.x.as_ptr().wrapping_offset(
-                        (x_start + x.row * row as i64 + x.along * column as i64) as isize,
-                    ),
-                    x_step: x.row as isize,
-                    w: self
-                        .w
-                        .as_ptr()
-                        .wrapping_offset((w_start + w_along * column as i64) as isize),
-                    out: sums[row * stride + column..].as_mut_ptr(),
-                    out_step: stride,
-                };
-                for (number, taps) in taps.chunks(BLOCK).enumerate() {
-                    // SAFETY: the asserts above check that all elements at the taps lie in the
-                    // operands, and the tile in `sums`. The kernel is one of
-                    // `kernels`.
-                    unsafe { kernel(taps, place, number == 0) };
-                }
-                column += vectors * kernels.lanes;
-            }
-            row += height;
+        let picks = group_kernels(length, span);
+        if picks.lanes > *group {
+            return self.tiles(Form::OfGroups, picks, rows, columns, taps, sums, stride);
+        }
+        // The columns of a group read the same number.
+        let mut column = columns.start;
+        while column < columns.end {
+            let end = ((column / group + 1) * group).min(columns.end);
+            let (columns, sums) = (column..end, &mut sums[column - columns.start..]);
+            let kernels = kernels(columns.len());
+            self.tiles(Form::OfNumber, kernels, rows.clone(), columns, taps, sums, stride);
+            column = end;
         }
     }
 
-    /// Computes as [`Tile::block`] does, for rows shorter than a vector.
-    fn narrow(
+    /// Returns the number of the element of x without the taps' terms.
+    fn x_at(&self, row: usize, column: usize) -> i64 {
+        let Direct { group, x, .. } = self.direct;
+        self.x_start + x.row * row as i64 + x.along * (column / group) as i64
+    }
+
+    /// Returns the number of the element of w without the taps' terms.
+    fn w_at(&self, column: usize) -> i64 {
+        self.w_start + self.direct.w.as_ref().map_or(0, |w| w.along * column as i64)
+    }
+
+    /// Computes as [`Tile::block`] does, whose assertions must hold, with kernels whose vectors are
+    /// no longer than the rows, and which can read the groups of this form.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of `block`, for one kind of kernel"
+    )]
+    fn tiles(
         &self,
+        form: Form,
+        kernels: &Kernels,
         rows: Range<usize>,
         columns: Range<usize>,
         taps: &[Tap],
         sums: &mut [f32],
         stride: usize,
     ) {
-        let Direct { form, x, w, .. } = self.direct;
-        for (row, to) in rows.zip(sums.chunks_mut(stride)) {
-            for (column, to) in columns.clone().zip(to) {
-                let x_at = self.x_start + x.row * row as i64 + x.along * column as i64;
-                let w_at = self.w_start + w.as_ref().map_or(0, |w| w.along * column as i64);
-                let terms = taps.iter().map(|&[to_x, to_w]| {
-                    let x = self.x[(x_at + to_x as i64) as usize];
-                    if w.is_some() { x * self.w[(w_at + to_w as i64) as usize] } else { x }
-                });
-                *to = match form {
-                    Form::Max => terms.fold(f32::NEG_INFINITY, |a, b| if a < b { b } else { a }),
-                    Form::Min => terms.fold(f32::INFINITY, |a, b| if b < a { b } else { a }),
-                    _ => terms.reduce(|a, b| a + b).unwrap_or_default(),
+        let (lanes, length) = (kernels.lanes, columns.len());
+        let most_vectors = match form {
+            Form::OfGroups => 1,
+            _ => (kernels.most_sums / rows_at_once(rows.len(), rows.len())).min(MOST_VECTORS),
+        };
+        let mut column = 0;
+        while column < length {
+            let vectors = (1 << ((length - column) / lanes).max(1).ilog2()).min(most_vectors);
+            // The last vector ends with the row and may overlap the one before.
+            column = column.min(length - vectors * lanes);
+            let first = columns.start + column;
+            let groups = match form {
+                Form::OfGroups => self.groups_from(first),
+                _ => [0; MOST_LANES],
+            };
+            let mut row = 0;
+            while row < rows.len() {
+                let height = rows_at_once(rows.len() - row, rows.len());
+                // The last rows may overlap those before, too.
+                row = row.min(rows.len() - height);
+                let kernel = kernels.get(form, height, vectors);
+                let x = self.x_at(rows.start + row, first) as isize;
+                let place = Addresses {
+                    x: self.x.as_ptr().wrapping_offset(x),
+                    x_step: self.direct.x.row as isize,
+                    groups: &groups,
+                    span: groups[lanes - 1] as usize + 1,
+                    w: self.w.as_ptr().wrapping_offset(self.w_at(first) as isize),
+                    out: sums[row * stride + column..].as_mut_ptr(),
+                    out_step: stride,
                 };
+                for (number, taps) in taps.chunks(BLOCK).enumerate() {
+                    // SAFETY: the assertions of `block` hold, so all elements at the taps lie in
+                    // the operands, and the tile in `sums`. The groups of the columns follow in
+                    // order, so the last one has the greatest index. The kernel is one of those of
+                    // this machine.
+                    unsafe { kernel(taps, place, number == 0) };
+                }
+                row += height;
             }
+            column += vectors * lanes;
         }
+    }
+
+    /// Returns the elements from the number of a column to those of the columns from there on.
+    fn groups_from(&self, column: usize) -> [i32; MOST_LANES] {
+        let Direct { group, x, .. } = self.direct;
+        let (mut within, mut at) = (column % group, 0);
+        [(); MOST_LANES].map(|()| {
+            if within == *group {
+                (within, at) = (0, at + x.along as i32);
+            }
+            within += 1;
+            at
+        })
     }
 }

@@ -1,8 +1,8 @@
 //! Lanes of AVX2.
 
-use super::{LESS, Lanes, POWERS_OF_EIGHTHS, by_groups, instructions};
-use crate::cpu::vector::elementary;
+use super::{LESS, Lanes, MOST_LANES, POWERS_OF_EIGHTHS, by_groups, instructions};
 use crate::cpu::vector::register::{F32x8, Vector};
+use crate::cpu::vector::{Avx2, elementary};
 use std::arch::x86_64::*;
 use tile_compiler::native::WordOp;
 
@@ -12,6 +12,22 @@ use tile_compiler::native::WordOp;
 )]
 impl Lanes for F32x8 {
     const EIGHTHS: bool = true;
+    const MOST_SPAN: usize = 8;
+
+    #[inline(always)]
+    unsafe fn pick(proof: Avx2, p: *const f32, index: &[i32; MOST_LANES], span: usize) -> Self {
+        // SAFETY: the proof says that the processor has the instructions. The load reads `span`
+        // numbers, which the caller guarantees to be readable, and there are at least 8 indices.
+        Self(
+            unsafe {
+                let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+                let mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(span as i32), lanes);
+                let all = _mm256_maskload_ps(p, mask);
+                _mm256_permutevar8x32_ps(all, _mm256_loadu_si256(index.as_ptr().cast()))
+            },
+            proof,
+        )
+    }
 
     instructions! {
         sub(a, b) => _mm256_sub_ps(a, b);

@@ -1,6 +1,6 @@
 //! Lanes of AVX-512.
 
-use super::{LESS, Lanes, instructions};
+use super::{LESS, Lanes, MOST_LANES, instructions};
 use crate::cpu::vector::register::{F32x16, Vector};
 use crate::cpu::vector::{Avx512, elementary};
 use std::arch::x86_64::*;
@@ -15,6 +15,20 @@ const LESSER_MAGNITUDE: i32 = 0b0110;
 )]
 impl Lanes for F32x16 {
     const SATURATES: bool = true;
+    const MOST_SPAN: usize = 16;
+
+    #[inline(always)]
+    unsafe fn pick(proof: Avx512, p: *const f32, index: &[i32; MOST_LANES], span: usize) -> Self {
+        // SAFETY: the proof says that the processor has the instructions. The load reads `span`
+        // numbers, which the caller guarantees to be readable, and there are 16 indices.
+        Self(
+            unsafe {
+                let all = _mm512_maskz_loadu_ps((u32::MAX >> (32 - span)) as __mmask16, p);
+                _mm512_permutexvar_ps(_mm512_loadu_epi32(index.as_ptr()), all)
+            },
+            proof,
+        )
+    }
 
     instructions! {
         sub(a, b) => _mm512_sub_ps(a, b);

@@ -128,6 +128,28 @@ pub trait Lanes: Vector<Scalar = f32> {
     fn if_less(self, a: Self, b: Self, other: Self) -> Self {
         each([self, a, b, other], |[x, a, b, y]| if a < b { x } else { y })
     }
+    /// The greatest span of [`Self::pick`].
+    const MOST_SPAN: usize = usize::MAX;
+    /// Returns the numbers at `p + index`, for the index of each lane.
+    ///
+    /// # Safety
+    /// - `p` must be readable for `span` numbers, which are at most [`Self::MOST_SPAN`].
+    /// - The indices of the lanes must be at least 0 and less than `span`.
+    #[inline(always)]
+    unsafe fn pick(
+        proof: Self::Proof,
+        p: *const f32,
+        index: &[i32; MOST_LANES],
+        _span: usize,
+    ) -> Self {
+        let mut out = [0.0; MOST_LANES];
+        for (to, &index) in out[..Self::LANES].iter_mut().zip(index) {
+            // SAFETY: the caller guarantees that the number is readable.
+            *to = unsafe { p.offset(index as isize).read() };
+        }
+        // SAFETY: the array has the lanes of any register.
+        unsafe { Self::load(proof, out.as_ptr()) }
+    }
     /// Whether [`Self::scale`] takes any n, and saturates: to 0 or infinity for large n, to NaN for
     /// NaN.
     const SATURATES: bool = false;
@@ -276,6 +298,9 @@ pub trait Lanes: Vector<Scalar = f32> {
     }
 }
 
+impl Lanes for Portable<f32, 1> {
+    const FUSED: bool = false;
+}
 impl Lanes for Portable<f32, 4> {
     const FUSED: bool = false;
 }

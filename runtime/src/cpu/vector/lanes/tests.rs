@@ -24,6 +24,21 @@ fn words_equal_their_definition<L: Lanes>(proof: L::Proof) {
     }
 }
 
+/// Tests groups of all sizes, from the first lane on and shifted.
+fn picks_are_in_range<L: Lanes>(proof: L::Proof) {
+    for (group, first) in (1..9).flat_map(|group| [(group, 0), (group, group / 2)]) {
+        let index: [i32; MOST_LANES] = std::array::from_fn(|i| ((i + first) / group) as i32);
+        let span = index[L::LANES - 1] as usize + 1;
+        let numbers: Box<[f32]> = (0..span).map(|i| i as f32 + 0.5).collect();
+        let mut out = [0.0; MOST_LANES];
+        // SAFETY: there are `span` numbers, and the array has room for the lanes of any register.
+        unsafe { L::pick(proof, numbers.as_ptr(), &index, span).store(out.as_mut_ptr()) };
+        for (out, index) in out[..L::LANES].iter().zip(index) {
+            assert_eq!(*out, index as f32 + 0.5, "groups of {group}");
+        }
+    }
+}
+
 /// A strip gives what [`elementary::exp`] gives, whichever way far arguments make the other ones
 /// go.
 fn exp_of_a_strip_is_that_of_each<L: Lanes>(proof: L::Proof) {
@@ -95,5 +110,27 @@ fn words_of_every_vector_unit() {
     #[cfg(target_arch = "aarch64")]
     if let crate::cpu::vector::Level::Neon(proof) = crate::cpu::vector::level() {
         words_equal_their_definition::<crate::cpu::vector::register::F32x4>(proof);
+    }
+}
+
+#[test]
+fn picks_of_every_vector_unit() {
+    picks_are_in_range::<Portable<f32, 4>>(());
+    picks_are_in_range::<Portable<f32, 8>>(());
+    picks_are_in_range::<Portable<f32, 16>>(());
+    #[cfg(target_arch = "x86_64")]
+    {
+        use crate::cpu::vector::register::{F32x8, F32x16};
+        use crate::cpu::vector::{Level, level};
+        if let Some(proof) = level().avx2() {
+            picks_are_in_range::<F32x8>(proof);
+        }
+        if let Level::Avx512(proof) = level() {
+            picks_are_in_range::<F32x16>(proof);
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if let crate::cpu::vector::Level::Neon(proof) = crate::cpu::vector::level() {
+        picks_are_in_range::<crate::cpu::vector::register::F32x4>(proof);
     }
 }
