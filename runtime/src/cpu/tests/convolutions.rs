@@ -167,6 +167,7 @@ fn grouped(draw: &mut Draw) -> Nest {
         operands: sizes.map(|size| TensorType::new(DType::F32, [size])).into(),
         aggregation: Some(Aggregation::Sum),
         position: None,
+        rank: None,
         body,
         inner: Vec::new(),
         epilogue,
