@@ -82,7 +82,7 @@ fn a_model_has_a_table_of_its_nodes() {
     │ Gemm_Y (Gemm)                             ┆ (1, 5)       ┆      35 │
     └───────────────────────────────────────────┴──────────────┴─────────┘
      Total params: 281 (1.10 KB)
-     Memory of a run: 4.40 KB
+     Memory of a run: 5.03 KB
     "#);
     assert_eq!(run.notes(), ["note: batch = 1 is assumed; `--dim batch=…` gives another size"]);
 }
