@@ -12,8 +12,8 @@ use tile_compiler::pipeline::{FOR_CPUS, FOR_SHADERS, Pass, SIMPLIFY};
 use tile_compiler::tensor::Tensor;
 use tile_compiler::{interpret, passes};
 
-/// The passes that change the order of sums, or the type in which they are rounded first. All others
-/// change no bit.
+/// The passes that change the order of sums, or the type in which they are rounded first. All
+/// others change no bit.
 const REORDER: [&str; 5] = ["exchange", "join", "layout", "separate", "widen"];
 
 fn any_case() -> impl Strategy<Value = Case> {

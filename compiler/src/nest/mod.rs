@@ -27,8 +27,8 @@
 //!   operand.
 //! - `when`, guards and loads of the epilogue mention no reduction axis. Neither do output
 //!   positions.
-//! - `position` is set for the arg forms, and for no others. Only these have a `rank`, which depends
-//!   on free axes on which the body and the guards do not.
+//! - `position` is set for the arg forms, and for no others. Only these have a `rank`, which
+//!   depends on free axes on which the body and the guards do not.
 //! - Epilogues of nests without inner sums may have statistics, and so may bodies of nests with
 //!   inner sums. Only nests with statistics have columns.
 //!

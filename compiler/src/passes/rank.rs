@@ -4,10 +4,11 @@
 //! point that does not count. The positions are then sorted by their values, in one of two ways:
 //!
 //! - Few values are counted: the rank of a value is the number of those that come before it.
-//! - More are sorted by a network of exchanges, in parallel. Blocks of K values, the least power of
-//!   two that is no less than the number of ranks, are sorted in log(K) (log(K) + 1) / 2 turns. Then
-//!   the better half of each two blocks is kept until one is left: log(N / K) rounds of log(K) + 1
-//!   turns, each round on half as many values as the one before (Batcher 1968).
+//! - More are sorted by a network of exchanges, in parallel (Batcher 1968). Blocks of K values, the
+//!   least power of two that is no less than the number of ranks, are sorted in
+//!   log(K) (log(K) + 1) / 2 turns. Then the better half of each two blocks is kept until one is
+//!   left: log(N / K) rounds of log(K) + 1 turns, each round on half as many values as the one
+//!   before.
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};

@@ -4,7 +4,7 @@
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
 //! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
-//! aggregates, and [`elements`] does so where there is nothing to compute before, and [`ranks`] finds
+//! aggregates, and [`elements`] does so where there is nothing to compute before; [`ranks`] finds
 //! the best values in order; [`scatter`] aggregates at places known only at run time.
 
 mod counting;
