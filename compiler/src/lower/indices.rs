@@ -178,6 +178,11 @@ impl Points {
         Ok(found)
     }
 
+    /// Returns the number of the graph's variables.
+    pub fn count(&self) -> usize {
+        self.names.len()
+    }
+
     /// Checks that each element of the output is provably written at most once.
     pub fn written_once(&self, output: &[Affine], name: &str) -> Lowered<()> {
         let Some(ranges) = &self.ranges else { return Ok(()) };

@@ -28,6 +28,8 @@ use crate::graph::{
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
+use super::integers::has_narrow_groups;
+
 /// The difference between the ranges of u8 and i8.
 const SHIFT: i64 = 128;
 
@@ -99,7 +101,10 @@ impl Product {
             (true, true) => true,
             (rows, columns) => (rows || columns) && !has_batch,
         };
-        if !is_matrix || !summed.iter().all(|&v| a.mentions(v) && b.mentions(v)) {
+        if !is_matrix
+            || has_narrow_groups(&contraction)
+            || !summed.iter().all(|&v| a.mentions(v) && b.mentions(v))
+        {
             return None;
         }
         let shape = graph.shape(id).to_vec();

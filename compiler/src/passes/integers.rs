@@ -84,7 +84,8 @@ fn float(
     }
     let factors = contraction.accesses.iter().map(|access| most[operands[access.operand]]);
     let sum = factors.chain([terms(contraction)]).fold(1, i128::saturating_mul);
-    let is_short = sum <= EXACT_F32 && !has_rows_and_columns(contraction);
+    let is_short =
+        sum <= EXACT_F32 && (!has_rows_and_columns(contraction) || has_narrow_groups(contraction));
     let float = if is_short { DType::F32 } else { DType::F64 };
     (sum <= EXACT.min(greatest(dtype))).then_some(float)
 }
@@ -99,6 +100,23 @@ fn has_rows_and_columns(contraction: &Contraction) -> bool {
     let [rows, columns] =
         [(0, 1), (1, 0)].map(|(x, y)| free.iter().any(|&v| alone(v, &accesses[x], &accesses[y])));
     rows && columns
+}
+
+/// Returns whether the contraction has groups in which a factor has few places of its own. Direct
+/// sums of floats are faster there than products of bytes.
+pub(super) fn has_narrow_groups(contraction: &Contraction) -> bool {
+    const FEW: i64 = 16;
+    let Contraction { accesses, indices, output, .. } = contraction;
+    let [a, b] = &accesses[..] else { return false };
+    let is_of_place = |v: usize| output.iter().any(|place| place.coefficient(v) != 0);
+    let free: Vec<usize> =
+        (0..indices.len()).filter(|&v| indices[v].varies() && is_of_place(v)).collect();
+    let alone = |x: &Access, y: &Access| -> i64 {
+        let own = free.iter().filter(|&&v| x.mentions(v) && !y.mentions(v));
+        own.map(|&v| indices[v].high - indices[v].low).fold(1, i64::saturating_mul)
+    };
+    let has_groups = free.iter().any(|&v| a.mentions(v) && b.mentions(v));
+    has_groups && alone(a, b).min(alone(b, a)) <= FEW
 }
 
 /// Returns an upper bound of the points that fall on one place. Given all other variables, each

@@ -3,7 +3,9 @@
 //!
 //! Example: the factors of `P[n, u] = +(X[n, k] * W[k, u])` become `cast X` and `cast W`, and `P`
 //! becomes a cast of a sum in f32. A weight is converted once for all runs, and before a loop once
-//! for all turns. Elsewhere fusion decides whether the converted factor is stored.
+//! for all turns. Elsewhere fusion decides whether the converted factor is stored. A matrix of
+//! weights outside of loops stays as it is, since it is converted when it is packed: a converted
+//! copy would take twice its memory.
 //!
 //! Why it is sound: such sums are accumulated in f32 in any case, in which products of two elements
 //! are exact.
@@ -14,10 +16,15 @@ use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
 pub fn widen(graph: &mut Graph) {
+    widen_within(graph, false);
+}
+
+/// Widens the products of a graph, which is the body of a scan or not.
+fn widen_within(graph: &mut Graph, is_body: bool) {
     let mut casts: NodeMap<NodeId> = NodeMap::new();
     for id in graph.topological() {
         if let Some(mut parts) = graph.take_scan(id) {
-            widen(&mut parts.body);
+            widen_within(&mut parts.body, true);
             graph.put_scan(id, parts);
         }
         let Op::Contraction(op) = &graph.node(id).op else { continue };
@@ -37,15 +44,28 @@ pub fn widen(graph: &mut Graph) {
         if a == b || *of_a != dtype || *of_b != dtype {
             continue;
         }
+        let is_matrix =
+            op.accesses.iter().flat_map(|access| &access.index).all(|index| {
+                index.affine.variables().filter(|&v| op.indices[v].varies()).count() <= 1
+            });
+        let mut operands = graph.operands(id).to_vec();
+        let factors = operands.len() - usize::from(op.default);
+        let is_weight = |id: NodeId| matches!(graph.node(graph.storage(id)).op, Op::Weight(_));
+        let stays: Vec<bool> = (operands.iter().enumerate())
+            .map(|(number, id)| number < factors && is_matrix && !is_body && is_weight(*id))
+            .collect();
         let mut op = op.clone();
         let mut body = Program::default();
-        let [a, b] = [*a, *b]
-            .map(|access| body.push(Inst::Leaf(ContractionLeaf::Access(access)), DType::F32));
+        let [a, b] = [*a, *b].map(|access| {
+            let leaf = Inst::Leaf(ContractionLeaf::Access(access));
+            let is_narrow = stays[op.accesses[access].operand];
+            let value = body.push(leaf, if is_narrow { dtype } else { DType::F32 });
+            body.cast(value, DType::F32)
+        });
         body.results = vec![body.binary(BinaryOp::Mul, a, b)];
         op.body = body;
-        let mut operands = graph.operands(id).to_vec();
-        for operand in &mut operands {
-            if graph.dtype(*operand) != dtype {
+        for (operand, stays) in operands.iter_mut().zip(stays) {
+            if graph.dtype(*operand) != dtype || stays {
                 continue;
             }
             *operand = *casts.slot(*operand).get_or_insert_with(|| {

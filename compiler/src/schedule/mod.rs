@@ -246,6 +246,9 @@ pub fn kernel(
     schedule: &Schedule,
     profile: &Profile,
 ) -> Result<Option<Kernel>, ScheduleError> {
+    if nest.rank.is_some() && !matches!(schedule, Schedule::Native(_)) {
+        return Err(ScheduleError::Internal("a kernel cannot sort"));
+    }
     match schedule {
         Schedule::Native(_) => Ok(None),
         Schedule::Pointwise { workgroup, width } => {

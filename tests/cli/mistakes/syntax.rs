@@ -327,6 +327,14 @@ pub const MISTAKES: &[Mistake] = &[
         &["a rank stands in one place of the output, and nowhere else"],
     ),
     (
+        "a rank of values at several places",
+        Text(
+            "function f(X[N, C], W[M, C]) -> (Y) { Y[n + m, k: N, 3] = argmax[k](X[n, c] * W[m, c]); }\n",
+        ),
+        "run net.tile --shape X=3x4 --shape W=2x4 --random 1",
+        &["the indices of the output must tell the points of each row apart"],
+    ),
+    (
         "a function that sorts",
         Text("function f(X[N, C]) -> (Y) { Y = topk(X, 3); }\n"),
         "check net.tile",

@@ -256,6 +256,14 @@ impl Draft {
         value
     }
 
+    /// Returns whether the coordinates of the output are different variables, or fixed.
+    fn is_plain(&self) -> bool {
+        let variables: Vec<usize> = self.output.iter().flat_map(Affine::variables).collect();
+        let is_short = |place: &Affine| place.variables().count() <= 1;
+        let is_new = |(n, variable): (usize, &usize)| !variables[..n].contains(variable);
+        self.output.iter().all(is_short) && variables.iter().enumerate().all(is_new)
+    }
+
     /// Adds an axis of ranks, perhaps more than there are points, and returns their variable.
     fn add_rank(&mut self, choices: &mut Choices) -> usize {
         let (rank, axis) = (self.indices.len(), choices.pick(self.output.len() + 1));
@@ -305,7 +313,7 @@ impl Draft {
         }
         let bound = aggregated(aggregation, dtype, body.bounds[value], points);
         let arg = matches!(aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
-        let rank = (arg && choices.once_in(2)).then(|| self.add_rank(choices));
+        let rank = (arg && self.is_plain() && choices.once_in(2)).then(|| self.add_rank(choices));
         let ty = TensorType::new(if arg { DType::I32 } else { dtype }, self.shape);
         let mut operands: Vec<_> = self.operands.iter().map(|operand| operand.id).collect();
         let mut bound = bound;

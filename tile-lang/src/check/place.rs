@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::ast::{Aggregation, BinaryOp, Contraction, Expr, ExprKind, Ident, UnaryOp};
+use crate::ast::{BinaryOp, Contraction, Expr, ExprKind, Ident, UnaryOp};
 use crate::check::doubtful::integer;
 use crate::check::function::{Checker, Within};
 use crate::check::scope::Nature;
@@ -122,16 +122,13 @@ impl Checker<'_, '_> {
         contraction.indices.iter().for_each(|index| walk(index, &mut count));
         walk(&contraction.body, &mut count);
         contraction.constraints.iter().for_each(|bound| walk(&bound.poly, &mut count));
-        let problem =
-            if !matches!(contraction.aggregation, Aggregation::ArgMax | Aggregation::ArgMin) {
-                "only `argmax` and `argmin` have a rank"
-            } else if !contraction.indices.iter().any(is_rank) {
-                "a rank is an index of the output"
-            } else if others > 1 {
-                "a rank stands in one place of the output, and nowhere else"
-            } else {
-                return;
-            };
+        let problem = if !contraction.indices.iter().any(is_rank) {
+            "a rank is an index of the output"
+        } else if others > 1 {
+            "a rank stands in one place of the output, and nowhere else"
+        } else {
+            return;
+        };
         let help =
             "write `Places[n, k: N, 5] = argmax[k](X[n, c])` for the positions of the 5 greatest";
         self.error(Diagnostic::error("E0138", rank.span, problem).help(help));

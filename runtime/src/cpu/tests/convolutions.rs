@@ -116,10 +116,12 @@ fn convolution(draw: &mut Draw) -> Nest {
 fn grouped(draw: &mut Draw) -> Nest {
     const NAMES: [&str; 6] = ["n", "x", "g", "f", "j", "c"];
     let [n, x, g, f, j, c] = [0, 1, 2, 3, 4, 5].map(Affine::var);
+    // Some have more columns than are computed at once.
+    let (most_places, most_groups) = draw.of(&[(21, 12), (21, 12), (21, 12), (3, 500)]);
     let extents = [
         1 + draw.below(2),
-        1 + draw.below(21),
-        1 + draw.below(12),
+        1 + draw.below(most_places),
+        1 + draw.below(most_groups),
         draw.of(&[1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24]),
         1 + draw.below(3),
         draw.of(&[1, 1, 2, 3, 4, 8]),
@@ -155,7 +157,13 @@ fn grouped(draw: &mut Draw) -> Nest {
     let values: Vec<_> = values.collect();
     body.results = vec![body.binary(BinaryOp::Mul, values[0], values[1])];
     let mut epilogue = Program::default();
-    epilogue.results = vec![epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32)];
+    let mut result = epilogue.push(Inst::Leaf(Leaf::Accumulator), DType::F32);
+    if draw.below(3) == 0 {
+        let written = epilogue.push(Inst::Leaf(Leaf::Written), DType::Bool);
+        let otherwise = epilogue.constant(Scalar::from_f64(DType::F32, 7.0));
+        result = epilogue.select(written, result, otherwise);
+    }
+    epilogue.results = vec![result];
     let outputs = vec![output(DType::F32, &axes, 0..4)];
     Nest {
         name: "grouped".into(),

@@ -14,7 +14,7 @@ macro_rules! avx512 {
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx512_vnni {
     ($($function:tt)*) => {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
         $($function)*
     };
 }
@@ -23,7 +23,7 @@ macro_rules! avx512_vnni {
 #[cfg(target_arch = "x86_64")]
 macro_rules! avx_vnni {
     ($($function:tt)*) => {
-        #[target_feature(enable = "avxvnni,avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+        #[target_feature(enable = "avxvnni,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
         $($function)*
     };
 }

@@ -188,9 +188,11 @@ impl Direct {
     fn unit(&self) -> (usize, usize) {
         let (rows, length) = (self.rows.max(1), self.length.max(1));
         let piece = (SUMS / rows).clamp(LEAST_PIECE, CHUNK);
-        // Pieces consist of whole vectors, and of whole groups.
-        let whole = if self.group == 1 { 64 } else { MOST_LANES * self.group };
-        let piece = length.div_ceil(length.div_ceil(piece)).next_multiple_of(whole).min(length);
+        // Pieces consist of whole vectors, and of whole groups if these are short.
+        let of_groups = MOST_LANES * self.group;
+        let whole = if self.group == 1 || of_groups > CHUNK { 64 } else { of_groups };
+        let piece = length.div_ceil(length.div_ceil(piece)).next_multiple_of(whole);
+        let piece = piece.min(CHUNK / whole * whole).min(length);
         ((SUMS / piece).clamp(1, rows), piece)
     }
 }

@@ -12,6 +12,9 @@ use tile_compiler::native::{Form, WRITTEN};
 /// The taps of a partial sum.
 const BLOCK: usize = 256;
 
+/// The most taps that the pieces of a division have together. They take some megabytes.
+const MOST_LISTED: usize = 1 << 18;
+
 /// The most rows, and the most vectors, of a kernel.
 const MOST_ROWS: usize = 8;
 const MOST_VECTORS: usize = 4;
@@ -114,12 +117,37 @@ impl<'a> Tile<'a> {
             self.block(rows, columns.clone(), &self.direct.taps, sums, columns.len());
             return true;
         }
-        let (width, start) = (columns.len(), [rows.start, columns.start]);
+        // As many places at a time as have short lists, even if each is a piece of its own.
+        let places = (MOST_LISTED / self.direct.taps.len().max(1)).max(1);
+        let (width, wide) = (columns.len(), places.min(columns.len()).max(1));
+        let mut all = true;
+        for row in rows.clone().step_by((places / wide).max(1)) {
+            let some_rows = row..rows.end.min(row + (places / wide).max(1));
+            for column in columns.clone().step_by(wide) {
+                let some_columns = column..columns.end.min(column + wide);
+                let at = (row - rows.start) * width + column - columns.start;
+                all &= self.part(some_rows.clone(), some_columns, at, width, sums);
+            }
+        }
+        all
+    }
+
+    /// Computes some rows × columns as [`Tile::compute`] does, into sums that begin at `at`, with
+    /// rows of `width`.
+    fn part(
+        &mut self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        at: usize,
+        width: usize,
+        sums: &mut [f32],
+    ) -> bool {
+        let start = [rows.start, columns.start];
         self.divide(rows, columns);
         let division = std::mem::take(&mut self.division);
         let mut all = true;
         for Piece { rows, columns, taps } in &division.pieces {
-            let at = (rows.start - start[0]) * width + columns.start - start[1];
+            let at = at + (rows.start - start[0]) * width + columns.start - start[1];
             let taps = &division.taps[taps.clone()];
             self.block(rows.clone(), columns.clone(), taps, &mut sums[at..], width);
             if !self.written.is_empty() {

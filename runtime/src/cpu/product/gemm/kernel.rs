@@ -167,16 +167,16 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
 }
 
 /// Lists the kernels `$run` of one instruction set over vector `$v`, for each given number of
-/// vectors and each given height.
+/// vectors and each given height. `$rows_panel` is the panel of A in the second table.
 macro_rules! kernels {
-    ($run:ident, $v:ty, $vectors:tt, $rows:tt) => {
+    ($run:ident, $v:ty, $rows_panel:ident, $vectors:tt, $rows:tt) => {
         Kernels {
             lanes: <$v as Vector>::LANES,
             rows: $rows.len(),
             vectors: $vectors.len(),
             tables: [
                 kernels!(@panel $run, $v, K_CONTIGUOUS, $vectors, $rows),
-                kernels!(@panel $run, $v, ROW_CONTIGUOUS, $vectors, $rows),
+                kernels!(@panel $run, $v, $rows_panel, $vectors, $rows),
                 kernels!(@panel $run, $v, PACKED, $vectors, $rows),
             ],
         }
@@ -217,32 +217,32 @@ compiled!(portable, baseline, (), ());
 /// For 32 registers: 14 × 2 sums, 2 vectors of columns and a broadcast.
 #[cfg(any(test, target_arch = "x86_64"))]
 macro_rules! avx512_panels {
-    ($run:ident, $v:ty) => {
-        kernels!($run, $v, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14])
+    ($run:ident, $v:ty, $rows_panel:ident) => {
+        kernels!($run, $v, $rows_panel, [1, 2], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14])
     };
 }
 
 /// For 16 registers: 6 × 2 sums, 2 vectors of columns and a broadcast.
 #[cfg(any(test, target_arch = "x86_64"))]
 macro_rules! avx2_panels {
-    ($run:ident, $v:ty) => {
-        kernels!($run, $v, [1, 2], [1, 2, 3, 4, 5, 6])
+    ($run:ident, $v:ty, $rows_panel:ident) => {
+        kernels!($run, $v, $rows_panel, [1, 2], [1, 2, 3, 4, 5, 6])
     };
 }
 
 /// For 32 registers: 8 × 3 sums, 3 vectors of columns and a broadcast.
 #[cfg(any(test, target_arch = "aarch64"))]
 macro_rules! neon_panels {
-    ($run:ident, $v:ty) => {
-        kernels!($run, $v, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8])
+    ($run:ident, $v:ty, $rows_panel:ident) => {
+        kernels!($run, $v, $rows_panel, [1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8])
     };
 }
 
 /// For the 16 registers that nearly every processor has: 4 × 2 sums, 2 vectors of columns and a
 /// broadcast.
 macro_rules! any_panels {
-    ($run:ident, $v:ty) => {
-        kernels!($run, $v, [1, 2], [1, 2, 3, 4])
+    ($run:ident, $v:ty, $rows_panel:ident) => {
+        kernels!($run, $v, $rows_panel, [1, 2], [1, 2, 3, 4])
     };
 }
 
@@ -266,10 +266,10 @@ mod x86 {
     use super::*;
     use crate::cpu::vector::register::{F32x8, F32x16, F64x4, F64x8};
 
-    pub const AVX512_F32: Kernels<f32> = avx512_panels!(avx512, F32x16);
-    pub const AVX512_F64: Kernels<f64> = avx512_panels!(avx512, F64x8);
-    pub const AVX2_F32: Kernels<f32> = avx2_panels!(avx2, F32x8);
-    pub const AVX2_F64: Kernels<f64> = avx2_panels!(avx2, F64x4);
+    pub const AVX512_F32: Kernels<f32> = avx512_panels!(avx512, F32x16, ROW_CONTIGUOUS);
+    pub const AVX512_F64: Kernels<f64> = avx512_panels!(avx512, F64x8, ROW_CONTIGUOUS);
+    pub const AVX2_F32: Kernels<f32> = avx2_panels!(avx2, F32x8, ROW_CONTIGUOUS);
+    pub const AVX2_F64: Kernels<f64> = avx2_panels!(avx2, F64x4, ROW_CONTIGUOUS);
 }
 
 #[cfg(test)]
@@ -283,12 +283,12 @@ mod arm {
 
     compiled!(neon, neon, Neon, Neon::here());
 
-    pub const NEON_F32: Kernels<f32> = neon_panels!(neon, F32x4);
-    pub const NEON_F64: Kernels<f64> = neon_panels!(neon, F64x2);
+    pub const NEON_F32: Kernels<f32> = neon_panels!(neon, F32x4, ROW_CONTIGUOUS);
+    pub const NEON_F64: Kernels<f64> = neon_panels!(neon, F64x2, ROW_CONTIGUOUS);
 }
 
-const PORTABLE_F32: Kernels<f32> = any_panels!(portable, Portable<f32, 4>);
-const PORTABLE_F64: Kernels<f64> = any_panels!(portable, Portable<f64, 2>);
+const PORTABLE_F32: Kernels<f32> = any_panels!(portable, Portable<f32, 4>, ROW_CONTIGUOUS);
+const PORTABLE_F64: Kernels<f64> = any_panels!(portable, Portable<f64, 2>, ROW_CONTIGUOUS);
 
 /// Kernels with the panels of every instruction set, for any processor.
 #[cfg(test)]
@@ -327,12 +327,12 @@ mod emulation {
         }
     }
 
-    pub const AVX512_F32: Kernels<f32> = avx512_panels!(by_rows, Portable<f32, 16>);
-    pub const AVX512_F64: Kernels<f64> = avx512_panels!(by_rows, Portable<f64, 8>);
-    pub const AVX2_F32: Kernels<f32> = avx2_panels!(by_rows, Portable<f32, 8>);
-    pub const AVX2_F64: Kernels<f64> = avx2_panels!(by_rows, Portable<f64, 4>);
-    pub const NEON_F32: Kernels<f32> = neon_panels!(by_rows, Portable<f32, 4>);
-    pub const NEON_F64: Kernels<f64> = neon_panels!(by_rows, Portable<f64, 2>);
+    pub const AVX512_F32: Kernels<f32> = avx512_panels!(by_rows, Portable<f32, 16>, ROW_CONTIGUOUS);
+    pub const AVX512_F64: Kernels<f64> = avx512_panels!(by_rows, Portable<f64, 8>, ROW_CONTIGUOUS);
+    pub const AVX2_F32: Kernels<f32> = avx2_panels!(by_rows, Portable<f32, 8>, ROW_CONTIGUOUS);
+    pub const AVX2_F64: Kernels<f64> = avx2_panels!(by_rows, Portable<f64, 4>, ROW_CONTIGUOUS);
+    pub const NEON_F32: Kernels<f32> = neon_panels!(by_rows, Portable<f32, 4>, ROW_CONTIGUOUS);
+    pub const NEON_F64: Kernels<f64> = neon_panels!(by_rows, Portable<f64, 2>, ROW_CONTIGUOUS);
 }
 
 macro_rules! float {
@@ -391,21 +391,23 @@ impl<const SIGNED: bool> Element for Quad<SIGNED> {
 }
 
 /// Kernels of quads. Those of AVX2 need four registers for the halves of both factors, so they have
-/// fewer sums.
+/// fewer sums. The terms of a row are contiguous in every operand of quads, so that nobody uses the
+/// second table.
 impl<const SIGNED: bool> Quad<SIGNED> {
     #[cfg(target_arch = "x86_64")]
-    const AVX512_VNNI: Kernels<Self> = avx512_panels!(avx512_vnni, Quadx16<SIGNED>);
+    const AVX512_VNNI: Kernels<Self> = avx512_panels!(avx512_vnni, Quadx16<SIGNED>, K_CONTIGUOUS);
     #[cfg(target_arch = "x86_64")]
-    const AVX_VNNI: Kernels<Self> = avx2_panels!(avx_vnni, VnniQuadx8<SIGNED>);
+    const AVX_VNNI: Kernels<Self> = avx2_panels!(avx_vnni, VnniQuadx8<SIGNED>, K_CONTIGUOUS);
     #[cfg(target_arch = "x86_64")]
-    const AVX2: Kernels<Self> = any_panels!(avx2, Quadx8<SIGNED>);
-    const PORTABLE: Kernels<Self> = any_panels!(portable, Portable<Self, 4>);
+    const AVX2: Kernels<Self> = any_panels!(avx2, Quadx8<SIGNED>, K_CONTIGUOUS);
+    const PORTABLE: Kernels<Self> = any_panels!(portable, Portable<Self, 4>, K_CONTIGUOUS);
     #[cfg(test)]
-    const EMULATED_AVX512: Kernels<Self> = avx512_panels!(by_rows, Portable<Self, 16>);
+    const EMULATED_AVX512: Kernels<Self> =
+        avx512_panels!(by_rows, Portable<Self, 16>, K_CONTIGUOUS);
     #[cfg(test)]
-    const EMULATED_AVX2: Kernels<Self> = avx2_panels!(by_rows, Portable<Self, 8>);
+    const EMULATED_AVX2: Kernels<Self> = avx2_panels!(by_rows, Portable<Self, 8>, K_CONTIGUOUS);
     #[cfg(test)]
-    const EMULATED_NEON: Kernels<Self> = neon_panels!(by_rows, Portable<Self, 4>);
+    const EMULATED_NEON: Kernels<Self> = neon_panels!(by_rows, Portable<Self, 4>, K_CONTIGUOUS);
 }
 
 /// Returns the kernels of every instruction set that this processor has, and the emulated ones.
