@@ -9,6 +9,13 @@
 //!   log(K) (log(K) + 1) / 2 turns. Then the better half of each two blocks is kept until one is
 //!   left: log(N / K) rounds of log(K) + 1 turns, each round on half as many values as the one
 //!   before.
+//!
+//! Example: `contract argmax [k] (k: 0..2, n: 0..20) rank k { v0 = %0[n]; yield v0 }` becomes a
+//! copy of the values and one of `n + 1`, for each value the number of those that come before it,
+//! and for each `k` the position whose number is `k`.
+//!
+//! Why it is sound: values in the order of `comparison` with different positions are never equal,
+//! so that every number of earlier ones occurs once, and any network that sorts gives the same.
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
