@@ -159,8 +159,8 @@ pub enum ContractionLeaf {
 ///
 /// The arg forms may have a `rank`: a variable of the output, from 0, which nothing else mentions.
 /// The node is then the position of the value with that many better ones before it, in order of
-/// their positions where they are equal. A point's place and position tell it from all others. Places whose rank is no less than the number of valid
-/// points have none.
+/// their positions where they are equal. A point's place and position tell it from all others.
+/// Places whose rank is no less than the number of valid points have none.
 ///
 /// Max and min ignore NaNs: if every valid value is NaN, the result is the identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -64,18 +64,8 @@ pub(super) fn lower<'p>(
     });
     let points = Points::new(&variables, &indices, &constraints, &evaluator.budget, span)?;
     let output = places.iter().map(|place| points.affine(place)).collect::<Lowered<Vec<_>>>()?;
-    let rank = rank(contraction, &output);
-    let aggregation = aggregation(contraction.aggregation);
-    if let Some(rank) = rank {
-        // A value at several places would have several positions of one number.
-        let told = |variable: usize| output.iter().any(|place| place.coefficient(variable) != 0);
-        let others = (0..points.count()).filter(|variable| !told(*variable)).map(Affine::var);
-        let places = output.iter().cloned().chain(others).collect::<Vec<_>>();
-        if rank >= points.count() || points.written_once(&places, &contraction.output.name).is_err()
-        {
-            return Err(rank_of_several(span));
-        }
-    }
+    let (rank, aggregation) = (rank(contraction, &output), aggregation(contraction.aggregation));
+    rank.map_or(Ok(()), |rank| told_apart(rank, &output, &points, span))?;
     if aggregation == Aggregation::Assign {
         points.written_once(&output, &contraction.output.name)?;
     }
@@ -243,12 +233,19 @@ fn default<'p>(
     Ok(Some(tensor))
 }
 
-/// Returns the error of a rank whose values are not told apart by their row and position.
-fn rank_of_several(span: Span) -> Diagnostic {
+/// Checks that the places and positions of a contraction with this rank tell its points apart:
+/// otherwise a value at several places would have several positions of one number.
+fn told_apart(rank: usize, output: &[Affine], points: &Points, span: Span) -> Lowered<()> {
+    let is_told = |variable: usize| output.iter().any(|place| place.coefficient(variable) != 0);
+    let others = (0..points.count()).filter(|variable| !is_told(*variable)).map(Affine::var);
+    let places: Vec<Affine> = output.iter().cloned().chain(others).collect();
+    if rank < points.count() && points.written_once(&places, "").is_ok() {
+        return Ok(());
+    }
     let message = "with a rank, the indices of the output must tell the points of each row apart";
-    Diagnostic::error("E0246", span, message).help(
+    Err(Diagnostic::error("E0246", span, message).help(
         "write plain index variables in the output, as in `Best[n, k: N, 5] = argmax[k](X[n, c])`",
-    )
+    ))
 }
 
 /// Returns the variable that is the rank; `output` has the coordinates of all leading axes, too.
