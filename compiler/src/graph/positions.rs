@@ -63,8 +63,22 @@ impl Contraction {
             .is_some_and(|(low, high)| i32::try_from(low).is_ok() && i32::try_from(high).is_ok())
     }
 
+    /// Returns the position of a point among those of its place: row-major in the ranges of the
+    /// variables that `output` does not mention. `indices` has each variable in other ones. `None`
+    /// if it overflows.
+    pub fn position(&self, indices: &[Affine]) -> Option<Affine> {
+        let mut position = Affine::constant(0);
+        for (variable, range) in self.indices.iter().enumerate() {
+            if self.output.iter().all(|place| place.coefficient(variable) == 0) {
+                let digit = indices[variable].sub(&Affine::constant(range.low))?;
+                position = position.scale(range.high - range.low)?.add(&digit)?;
+            }
+        }
+        Some(position)
+    }
+
     /// Returns the number of positions of the variables that `output` does not mention.
-    fn searched(&self) -> i128 {
+    pub fn searched(&self) -> i128 {
         let searched = |v: &usize| self.output.iter().all(|affine| affine.coefficient(*v) == 0);
         let extents = (0..self.indices.len())
             .filter(searched)

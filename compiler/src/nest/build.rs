@@ -7,7 +7,7 @@
 //! group's own contraction becomes the body.
 
 use crate::affine::Affine;
-use crate::graph::{Access, Aggregation, Contraction, Graph, NodeId, Op};
+use crate::graph::{Access, Aggregation, Graph, NodeId, Op};
 use crate::scalar::{Program, Value};
 
 use super::builder::{Builder, accumulator_type, widened};
@@ -100,7 +100,12 @@ impl Builder<'_> {
         let value = widened(&mut body, op, value, dtype);
         body.results = [Some(value), valid].into_iter().flatten().collect();
         self.guarded |= valid.is_some() || op.rank.is_some();
-        let position = position_of(op, &form.indices).ok_or_else(|| self.overflow())?;
+        let position = match op.aggregation {
+            Aggregation::ArgMax | Aggregation::ArgMin => {
+                Some(op.position(&form.indices).ok_or_else(|| self.overflow())?)
+            }
+            _ => None,
+        };
         self.of_body = Some((body, std::mem::take(&mut self.memo)));
         let rank = op.rank.map(|rank| form.indices[rank].clone());
         let (aggregation, guards) = (Some(op.aggregation), form.guards);
@@ -177,20 +182,4 @@ fn always_written(form: &Gather, shape: &[usize]) -> bool {
         }
         form.guards.iter().all(|g| g.bounds(&bounds).is_some_and(|(low, _)| low >= 0))
     })
-}
-
-/// Returns the position for the arg forms: row-major in the ranges of the variables that the output
-/// does not mention.
-fn position_of(op: &Contraction, indices: &[Affine]) -> Option<Option<Affine>> {
-    if !matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin) {
-        return Some(None);
-    }
-    let mut position = Affine::constant(0);
-    for (variable, range) in op.indices.iter().enumerate() {
-        if op.output.iter().all(|place| place.coefficient(variable) == 0) {
-            let digit = indices[variable].sub(&Affine::constant(range.low))?;
-            position = position.scale(range.high - range.low)?.add(&digit)?;
-        }
-    }
-    Some(Some(position))
 }

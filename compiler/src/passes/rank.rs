@@ -97,21 +97,14 @@ struct Points {
 }
 
 fn points(mut op: Contraction, rank: usize, axis: usize) -> Option<Points> {
-    let mut position = Affine::constant(0);
-    let mut size = 1i64;
-    for (variable, range) in op.indices.iter().enumerate() {
-        if op.output.iter().all(|place| place.coefficient(variable) == 0) {
-            let digit = Affine::var(variable).sub(&Affine::constant(range.low))?;
-            let extent = range.high - range.low;
-            position = position.scale(extent)?.add(&digit)?;
-            size = size.checked_mul(extent)?;
-        }
-    }
+    let variables: Vec<Affine> = (0..op.indices.len()).map(Affine::var).collect();
+    let position = op.position(&variables)?;
+    let size = usize::try_from(op.searched()).ok()?;
     op.indices[rank].high = op.indices[rank].high.min(1);
     op.output.remove(axis);
     op.output.insert(0, position.clone());
     (op.aggregation, op.rank, op.default) = (Aggregation::Assign, None, false);
-    Some(Points { values: op, position, size: usize::try_from(size).ok()? })
+    Some(Points { values: op, position, size })
 }
 
 /// Returns the copy of one tensor's elements at `index`, over variables that run to `extents`.
