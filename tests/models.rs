@@ -9,8 +9,9 @@ use std::path::Path;
 
 use common::ADAPTERS;
 use common::golden::{arrays, difference, hashed, render, tensor_type, text};
+use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::tensor::{Tensor, TensorType};
-use tile_runtime::{Device, Model};
+use tile_runtime::{Device, Model, Setting};
 
 /// A line of a model's contract.
 struct Line {
@@ -119,4 +120,49 @@ models! { check_on_the_cpu:
     mobilenet "mobilenet"
     resnet50 "resnet50"
     vgg19 "vgg19"
+}
+
+/// What GptWriter writes with caches is what Gpt predicts without them, byte after byte.
+#[test]
+fn gpt_writes_the_likeliest_bytes() {
+    let source = include_str!("../examples/models/gpt.tile");
+    let model = Model::compile(source).unwrap();
+    let (layers, width, context, length) = (2i64, 32i64, 24i64, 12i64);
+    let bytes = |written: &[i32]| {
+        let ty = TensorType::new(DType::I32, [1, written.len()]);
+        Tensor::from_scalars(ty, written.iter().map(|&byte| Scalar::i32(byte))).unwrap()
+    };
+    for device in [Device::reference(), Device::cpu()] {
+        let on = |entry: &str, tokens: usize| {
+            let input = if entry == "Gpt" { "Tokens" } else { "Prompt" };
+            let session = model.on(&device).entry(entry);
+            let session = session.set("layers", Setting::Int(layers));
+            let session = session.set("width", Setting::Int(width));
+            let session = session.set("context", Setting::Int(context));
+            session.input(input, TensorType::new(DType::I32, [1, tokens]))
+        };
+        let mut text = vec![84, 105, 108, 101];
+        let writer = on("GptWriter", text.len())
+            .set("length", Setting::Int(length))
+            .set("temperature", Setting::Float(0.0));
+        let mut writer = writer.build().unwrap_or_else(|error| panic!("{}", render(&error)));
+        writer.initialise(7).unwrap();
+        let paths: Vec<String> = writer.weights().map(|(path, _)| path.to_owned()).collect();
+        let value = |path: String| (writer.get(&path).unwrap(), path);
+        let weights: Vec<(Tensor, String)> = paths.into_iter().map(value).collect();
+        let found = writer.run([("Prompt", bytes(&text))]).unwrap().remove("Written").unwrap();
+        for _ in 0..length {
+            let mut session = on("Gpt", text.len()).build().unwrap();
+            for (value, path) in &weights {
+                session.set(path, value).unwrap();
+            }
+            let logits = session.run([("Tokens", bytes(&text))]).unwrap().remove("Logits").unwrap();
+            let logits = logits.to_f64s();
+            let last = &logits[logits.len() - 256..];
+            let best = (0..256).max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap();
+            text.push(best as i32);
+        }
+        let expected: Vec<f64> = text[4..].iter().map(|&byte| f64::from(byte)).collect();
+        assert_eq!(found.to_f64s(), expected, "{}", device.name());
+    }
 }

@@ -81,7 +81,7 @@ fn refuse_inputs_of_training(
 ) -> Result<(), Failure> {
     let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
     let taken = taken.or((!weights.is_empty()).then(|| "weights".into()));
-    match (case.training, taken) {
+    match (&case.training, taken) {
         (Some(_), Some(what)) => Err(Failure::usage(format!(
             "`{}` trains on data of its own, and takes no {what}",
             case.workload
@@ -107,12 +107,14 @@ pub fn measure(
     };
     wanted.tuned.apply(device, terminal, |tune| {
         let source = load()?;
-        match case.training {
+        match &case.training {
             None => {
                 let builder = builder(case, inputs, &source, device, &inputs.read(&source)?)?;
                 builder.tune(tune).map_err(|error| source.failed(&error))
             }
-            Some(_) => Training::new(sizes, &source, device, batch(case, sizes), 1)?.tune(tune),
+            Some(samples) => {
+                Training::new(sizes, &source, device, samples, batch(case, sizes))?.tune(tune)
+            }
         }
     })?;
     memory::forget_peak();
@@ -122,7 +124,7 @@ pub fn measure(
         true => Traced::new(session).map_err(|error| source.failed(&error)),
         false => Ok(None),
     };
-    let (first_result, times, cost, peak_memory, traced) = match case.training {
+    let (first_result, times, cost, peak_memory, traced) = match &case.training {
         None => {
             let mut session = ready(case, inputs, &source, device, wanted.weights, terminal)?;
             let repeat = |session: &mut Session, runs| {
@@ -137,11 +139,14 @@ pub fn measure(
             let peak_memory = memory::peak();
             (first_result, times, session.cost(), peak_memory, traced(&mut session)?)
         }
-        Some(steps) => {
+        Some(samples) => {
             let batch = batch(case, sizes);
-            Training::new(sizes, &source, device, batch, 1)?.epoch()?;
+            let mut first =
+                Training::new(sizes, &source, device, samples, batch)?.into_session()?;
+            first.repeat(1).map_err(|error| source.failed(&error))?;
             let first_result = startup + started.elapsed();
-            let mut training = Training::new(sizes, &source, device, batch, steps)?;
+            let mut training = Training::new(sizes, &source, device, samples, batch)?;
+            let steps = training.steps();
             let epochs = |runs| (0..runs).try_for_each(|_| training.epoch());
             let mut times = times(epochs, REPETITION, case.budget, wanted.iterations)?;
             times.iter_mut().for_each(|time| *time /= steps as f64);

@@ -27,7 +27,7 @@ use self::measure::{Wanted, measure};
 use self::peak::{Peak, peak};
 use self::profile::{Profile, Traced};
 use self::report::Row;
-use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, Point, SWEEPS, bundled, file};
+use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, Point, SWEEPS, Samples, bundled, file};
 
 use crate::devices::open;
 use crate::inputs::Inputs;
@@ -61,6 +61,12 @@ pub struct Bench {
     inputs: Inputs,
     #[command(flatten)]
     weights: WeightsOptions,
+    /// Measure a step of the file's `train` block on these samples, as for `train`
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Samples in a step of `--data` [default: the program's]
+    #[arg(long, value_name = "N", requires = "data")]
+    batch_size: Option<NonZeroUsize>,
     /// The devices to run on, one after another: cpu, wgpu, wgpu:N [default: TILE_DEVICE, else that
     /// of `tilec setup`, else the best real GPU, else cpu; cpu-vs-gpu: cpu and the best GPU]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
@@ -196,9 +202,14 @@ fn cases(arguments: &Bench) -> Result<Vec<(Case, Inputs)>, Failure> {
             "`all` has sizes of its own: name one of its workloads, to measure others",
         ));
     }
+    let batch = arguments.batch_size.map(NonZeroUsize::get);
+    let data = arguments.data.clone().map(|data| Samples::Of { data, batch });
     let cases = match bundled(what) {
+        Some(_) if data.is_some() => {
+            return Err(Failure::usage(format!("`{what}` has data of its own: give a file")));
+        }
         Some(cases) => cases,
-        None if is_meant_as_a_file(&arguments.what) => vec![file(&arguments.what)],
+        None if is_meant_as_a_file(&arguments.what) => vec![file(&arguments.what, data)],
         None => {
             let guess = tile_lang::did_you_mean(what, NAMES);
             let help = guess.unwrap_or_else(|| format!("the workloads are {}", NAMES.join(", ")));

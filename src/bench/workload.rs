@@ -38,8 +38,17 @@ pub struct Case {
     /// The place of this case in a sweep.
     pub point: Option<Point>,
     pub budget: Budget,
-    /// The number of steps in an epoch if the `train` block is measured.
-    pub training: Option<usize>,
+    /// The samples, if the `train` block is measured.
+    pub training: Option<Samples>,
+}
+
+/// The samples for training steps.
+#[derive(Clone, Debug)]
+pub enum Samples {
+    /// Random digits for so many steps of the case's only size.
+    Digits { steps: usize },
+    /// Those of a folder or file, in batches of this size, or of the program's.
+    Of { data: PathBuf, batch: Option<usize> },
 }
 
 /// The values of WHAT other than files.
@@ -90,7 +99,8 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
     let image = [("N", 1), ("H", 224), ("W", 224)];
     let inference_and_training = |file, text, batch, steps| {
         let case = case(name, file, text, &[("N", batch)], LONG);
-        let training = Case { remark: "training", training: Some(steps), ..case.clone() };
+        let training =
+            Case { remark: "training", training: Some(Samples::Digits { steps }), ..case.clone() };
         vec![Case { remark: "inference", ..case }, training]
     };
     Some(match name {
@@ -139,18 +149,19 @@ pub fn bundled(name: &str) -> Option<Vec<Case>> {
     })
 }
 
-/// Returns the case of a file. The command line gives its sizes.
-pub fn file(path: &Path) -> Case {
+/// Returns the case of a file. The command line gives its sizes, and samples if its `train` block
+/// is meant.
+pub fn file(path: &Path, training: Option<Samples>) -> Case {
     let (workload, path) = (path.display().to_string(), path.to_path_buf());
     Case {
         workload,
         path,
         text: None,
         dims: Vec::new(),
-        remark: "",
+        remark: if training.is_some() { "training" } else { "" },
         point: None,
         budget: LONG,
-        training: None,
+        training,
     }
 }
 

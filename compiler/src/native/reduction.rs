@@ -10,6 +10,7 @@ use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::nest::Nest;
+use crate::scalar::{BinaryOp, Value};
 
 use super::space::{Lines, Space};
 use super::step::{Action, Reader};
@@ -66,8 +67,7 @@ impl Reduction {
         Self { aggregation, dtype, body, across, guards, position, rank, places, points }
     }
 
-    /// Returns the load, if the values are elements of one operand as they are: at addresses that
-    /// are known in advance, and under no condition but the guards.
+    /// Returns the load, if the values are elements of one operand as they are.
     fn element(&self) -> Option<&Reader> {
         let ([step], [result], true) =
             (&self.body.steps[..], &self.body.results[..], self.body.steady.is_empty())
@@ -75,11 +75,7 @@ impl Reduction {
             return None;
         };
         let Action::Load(reader) = &step.action else { return None };
-        let is_static = reader.dynamic.is_empty()
-            && reader.guarded.derived.is_empty()
-            && self.guards.derived.is_empty()
-            && reader.conditions.expressions.iter().all(|e| self.guards.expressions.contains(e));
-        (step.value == *result && is_static).then_some(reader)
+        (step.value == *result && self.is_static(reader)).then_some(reader)
     }
 
     /// Returns the load of an aggregation across places whose elements are aggregated where they
@@ -99,16 +95,56 @@ impl Reduction {
     /// Returns the load of an aggregation along rows of consecutive elements, which are aggregated
     /// where they are. There are none if they are long, or so few that threads share one.
     pub fn rows(&self) -> Option<&Reader> {
+        self.element().filter(|reader| self.has_rows() && self.is_row(reader))
+    }
+
+    /// Returns the loads of a sum of products of two elements, both along rows as those of
+    /// [`Reduction::rows`].
+    pub fn dots(&self) -> Option<[&Reader; 2]> {
+        let (product, loads) = self.body.steps.split_last()?;
+        let (a, b) = match &product.action {
+            Action::Binary(BinaryOp::Mul, a, b) => (*a, *b),
+            Action::Chain(chain) => (chain.from, chain.product()?),
+            _ => return None,
+        };
+        let is_sum = self.aggregation == Aggregation::Sum
+            && self.dtype.is_float()
+            && self.body.results == [product.value]
+            && self.body.steady.is_empty()
+            && loads.iter().all(|load| [a, b].contains(&load.value));
+        let row = |value: Value| {
+            let load = loads.iter().find(|load| load.value == value)?;
+            let Action::Load(reader) = &load.action else { return None };
+            (self.is_static(reader) && self.is_row(reader)).then_some(&**reader)
+        };
+        if is_sum && self.has_rows() { Some([row(a)?, row(b)?]) } else { None }
+    }
+
+    /// Returns whether the reduction runs along rows that are neither long, nor so few that threads
+    /// share one.
+    fn has_rows(&self) -> bool {
         const FEW: usize = 64;
-        let may = !self.across && self.guards.is_empty() && self.rank.is_none();
-        let reader = self.element().filter(|_| may)?;
-        let is_row = reader.offset.run == self.points.size && reader.offset.steps[0] == 1;
-        (is_row && self.points.size <= CHUNK && self.places.size >= FEW).then_some(reader)
+        let is_along = !self.across && self.guards.is_empty() && self.rank.is_none();
+        is_along && self.points.size <= CHUNK && self.places.size >= FEW
+    }
+
+    /// Returns whether a load reads consecutive elements along the reduction.
+    fn is_row(&self, reader: &Reader) -> bool {
+        reader.offset.run == self.points.size && reader.offset.steps[0] == 1
+    }
+
+    /// Returns whether a load has addresses that are known in advance, and no condition but the
+    /// guards.
+    fn is_static(&self, reader: &Reader) -> bool {
+        reader.dynamic.is_empty()
+            && reader.guarded.derived.is_empty()
+            && self.guards.derived.is_empty()
+            && reader.conditions.expressions.iter().all(|e| self.guards.expressions.contains(e))
     }
 
     /// Estimates the cost of one point, in operations on an element.
     fn cost(&self) -> f64 {
-        cost(&self.body, self.window().or(self.rows()).is_some())
+        cost(&self.body, self.window().or(self.rows()).is_some() || self.dots().is_some())
     }
 }
 

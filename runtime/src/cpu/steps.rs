@@ -3,13 +3,17 @@
 //! Work that depends only on weights and constants is done once for all runs, and again after a
 //! weight was given: the plan's prelude, and the packing of operands. A weight that is read only in
 //! packed form is kept only in packed form.
+//!
+//! Other operands that a loop does not change, such as weights in training, are packed in its first
+//! turn.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tile_compiler::dense::Dense;
-use tile_compiler::plan::{BufferId, Content, Launch, Plan, RoutineId, Work};
+use tile_compiler::plan::{BufferId, Content, Launch, Loop, Plan, RoutineId, Work};
 
 use super::prepared::{Packed, Prepared};
 use super::{Operand, Output};
@@ -23,6 +27,9 @@ enum StepWork {
         nest: Arc<Prepared>,
         /// The entry of [`PreparedSteps::packs`] that it reads.
         pack: Option<usize>,
+        /// For an entry that is packed in the first turn of a loop, if this is the first step that
+        /// reads it: the number of loops around that loop.
+        packs: Option<usize>,
     },
     /// A generator of random numbers, as the plan describes it.
     Generator(Work),
@@ -33,7 +40,40 @@ struct Pack {
     nest: Arc<Prepared>,
     /// The buffers of the nest's operands. Only those of packed operands matter.
     operands: Vec<BufferId>,
+    /// The loop in whose first turn they are packed. `None`: they are packed ahead of the steps.
+    steady: Option<Steady>,
     packed: Option<Packed>,
+}
+
+/// A loop that does not change the operands of a step.
+#[derive(Clone, PartialEq)]
+struct Steady {
+    steps: Range<usize>,
+    /// The number of loops around it.
+    depth: usize,
+}
+
+impl Steady {
+    /// Finds the outermost loop around the step with this `number` that changes none of `operands`.
+    fn find(plan: &Plan, number: usize, operands: &[BufferId]) -> Option<Steady> {
+        let is_changed = |around: &Loop| {
+            let is_within = |other: &&Loop| around.steps.contains(&other.steps.start);
+            let carries = plan.all_loops().filter(is_within).flat_map(|other| &other.carries);
+            let written = plan.steps[around.steps.clone()].iter().flat_map(|step| &step.outputs);
+            carries
+                .flat_map(|carry| [&carry.before, &carry.next, &carry.last, &carry.other])
+                .chain(written)
+                .any(|buffer| operands.contains(buffer))
+        };
+        let (mut loops, mut depth) = (&plan.loops, 0);
+        loop {
+            let around = loops.iter().find(|around| around.steps.contains(&number))?;
+            if !is_changed(around) {
+                return Some(Steady { steps: around.steps.clone(), depth });
+            }
+            (loops, depth) = (&around.loops, depth + 1);
+        }
+    }
 }
 
 /// A plan's prepared steps.
@@ -76,12 +116,17 @@ impl PreparedSteps {
                         .entry(step.routine)
                         .or_insert_with(|| Arc::new(Prepared::new(program)))
                         .clone();
-                    let packs = nest.packs();
-                    let pays = !ahead
-                        && !packs.is_empty()
-                        && packs.iter().all(|&operand| kept[step.operands[operand]]);
-                    let pack = pays.then(|| steps.pack(&nest, &step.operands));
-                    StepWork::Nest { nest, pack }
+                    let read: Vec<BufferId> =
+                        nest.packs().iter().map(|&operand| step.operands[operand]).collect();
+                    let is_ahead = read.iter().all(|&buffer| kept[buffer]);
+                    let steady = (!ahead && !is_ahead)
+                        .then(|| Steady::find(plan, number - plan.prelude.len(), &read))
+                        .flatten();
+                    let pays = !ahead && !read.is_empty() && (is_ahead || steady.is_some());
+                    let packed = steps.packs.len();
+                    let pack = pays.then(|| steps.pack(&nest, &step.operands, steady.as_ref()));
+                    let packs = steady.filter(|_| pack == Some(packed)).map(|steady| steady.depth);
+                    StepWork::Nest { nest, pack, packs }
                 }
                 generator => StepWork::Generator(generator.clone()),
             };
@@ -92,14 +137,21 @@ impl PreparedSteps {
     }
 
     /// Returns the number of the pack of these operands of the nest, which is added if it is new.
-    fn pack(&mut self, nest: &Arc<Prepared>, operands: &[BufferId]) -> usize {
+    fn pack(
+        &mut self,
+        nest: &Arc<Prepared>,
+        operands: &[BufferId],
+        steady: Option<&Steady>,
+    ) -> usize {
         let packs = nest.packs();
         let same = |pack: &Pack| {
             Arc::ptr_eq(&pack.nest, nest)
+                && pack.steady.as_ref() == steady
                 && packs.iter().all(|&operand| pack.operands[operand] == operands[operand])
         };
         self.packs.iter().position(same).unwrap_or_else(|| {
-            self.packs.push(Pack { nest: nest.clone(), operands: operands.to_vec(), packed: None });
+            let (nest, operands, steady) = (nest.clone(), operands.to_vec(), steady.cloned());
+            self.packs.push(Pack { nest, operands, steady, packed: None });
             self.packs.len() - 1
         })
     }
@@ -114,10 +166,12 @@ impl PreparedSteps {
         let packs = |id: BufferId| -> Option<Vec<usize>> {
             let mut found = Vec::new();
             for (work, step) in works().filter(|(_, step)| step.operands.contains(&id)) {
-                let StepWork::Nest { nest, pack: Some(pack) } = work else { return None };
+                let StepWork::Nest { nest, pack: Some(pack), .. } = work else { return None };
                 let holds =
                     |(operand, &buffer): (usize, &BufferId)| buffer != id || nest.holds(operand);
-                if !step.operands.iter().enumerate().all(holds) {
+                if self.packs[*pack].steady.is_some()
+                    || !step.operands.iter().enumerate().all(holds)
+                {
                     return None;
                 }
                 found.push(*pack);
@@ -139,7 +193,7 @@ impl PreparedSteps {
             .iter()
             .fold(0u64, |bytes, pack| bytes.saturating_add(pack.nest.packed_bytes()));
         let working = self.ahead.iter().chain(&self.steps).map(|work| match work {
-            StepWork::Nest { nest, pack } => nest.working_bytes(pack.is_some()),
+            StepWork::Nest { nest, pack, .. } => nest.working_bytes(pack.is_some()),
             StepWork::Generator(_) => 0,
         });
         packs.saturating_add(working.max().unwrap_or(0))
@@ -170,7 +224,8 @@ impl PreparedSteps {
     /// Runs every step, after the prelude if that is stale.
     pub fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
         self.run_prelude(plan, memory)?;
-        plan.launches(|launch| self.steps[launch.number].run(launch, &self.packs, memory))
+        let Self { steps, packs, .. } = self;
+        plan.launches(|launch| steps[launch.number].run(launch, packs, memory))
     }
 
     /// Runs as [`PreparedSteps::run`] does, and times each launch.
@@ -184,7 +239,7 @@ impl PreparedSteps {
         let begun = Instant::now();
         plan.launches(|launch| {
             let start = begun.elapsed();
-            self.steps[launch.number].run(launch, &self.packs, memory)?;
+            self.steps[launch.number].run(launch, &mut self.packs, memory)?;
             let seconds = (begun.elapsed() - start).as_secs_f64();
             launches.push(TimedLaunch { step: launch.number, start: start.as_secs_f64(), seconds });
             Ok::<(), &str>(())
@@ -195,10 +250,11 @@ impl PreparedSteps {
     fn run_prelude(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
         if std::mem::take(&mut self.stale) {
             plan.prelude_launches(|launch| {
-                self.ahead[launch.number].run(launch, &self.packs, memory)
+                self.ahead[launch.number].run(launch, &mut self.packs, memory)
             })?;
             for pack in &mut self.packs {
-                if pack.operands.iter().any(|id| self.only_packed.contains_key(id)) {
+                let is_only_packed = |id: &BufferId| self.only_packed.contains_key(id);
+                if pack.steady.is_some() || pack.operands.iter().any(is_only_packed) {
                     continue;
                 }
                 let operands: Vec<Operand> =
@@ -214,16 +270,21 @@ impl StepWork {
     fn run(
         &self,
         launch: &Launch,
-        packs: &[Pack],
+        packs: &mut [Pack],
         memory: &mut Memory,
     ) -> Result<(), &'static str> {
         // The plan guarantees that a step's outputs share no buffer with its operands.
         let mut taken: Vec<Block> = launch.outputs.iter().map(|&id| memory.take(id)).collect();
         let result = match self {
-            StepWork::Nest { nest, pack } => {
-                let packed = pack.and_then(|pack| packs[pack].packed.as_ref());
+            StepWork::Nest { nest, pack, packs: first } => {
                 let operands: Vec<Operand> =
                     launch.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
+                if let (Some(pack), Some(depth)) = (*pack, *first)
+                    && launch.turns[depth..].iter().all(|&turn| turn == 0)
+                {
+                    packs[pack].packed = nest.pack(&operands, packs[pack].packed.take());
+                }
+                let packed = pack.and_then(|pack| packs[pack].packed.as_ref());
                 let outputs: Vec<Output> =
                     taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
                 // SAFETY: a plan verifies its nests, whose places have positions of their own. The

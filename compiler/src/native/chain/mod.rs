@@ -59,6 +59,14 @@ impl Chain {
         self.moves.iter().map(of).sum()
     }
 
+    /// Returns the value by which the initial one is multiplied, if the chain does nothing else.
+    pub(super) fn product(&self) -> Option<Value> {
+        match self.moves[..] {
+            [Move::Apply(Code::Mul, [Some(by), None]), Move::Keep(_)] => Some(by),
+            _ => None,
+        }
+    }
+
     /// Returns whether it has at most two moves other than stores.
     #[inline]
     pub fn is_short(&self) -> bool {

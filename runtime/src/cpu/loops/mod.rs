@@ -4,10 +4,11 @@
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
 //! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
-//! aggregates, and [`elements`] does so where there is nothing to compute before; [`ranks`] finds
-//! the best values in order; [`scatter`] aggregates at places known only at run time.
+//! aggregates, and [`elements`] and [`dots`] do so where there is nothing to compute before, or only
+//! products; [`ranks`] finds the best values in order; [`scatter`] aggregates at places known only at run time.
 
 mod counting;
+pub mod dots;
 pub mod elements;
 #[cfg_attr(
     target_arch = "x86_64",

@@ -11,6 +11,7 @@
 //! threads, in a way that depends on sizes alone.
 
 use super::counting::Counting;
+use super::dots::Dots;
 use super::elements::{Rows, Window, WindowPieces};
 use super::job::{Job, parallel};
 use super::machine::Machine;
@@ -47,6 +48,7 @@ pub struct Reduction {
     /// The forms of aggregations of elements as they are.
     window: Option<Window>,
     rows: Option<Rows>,
+    dots: Option<Dots>,
     ranks: Option<Ranks>,
 }
 
@@ -76,6 +78,7 @@ impl Reduction {
             position,
             window,
             rows,
+            dots: Dots::new(reduction),
             ranks: Ranks::new(reduction),
         }
     }
@@ -205,14 +208,18 @@ impl<T: Number> Run<'_, T> {
         };
         let block = points.size.div_ceil(blocks);
         let work = (body.operations + 1).saturating_mul(block);
-        if let Some((rows, data, first)) =
-            self.reduction.rows.as_ref().and_then(|rows| self.plain(rows.operand, rows))
+        if let Some(dots) = &self.reduction.dots
+            && let [Some(a), Some(b)] = dots.operands.map(|operand| self.plain(operand))
         {
-            let worker = || (self.job.finisher(), self.reduction.body.machine(self.job.launch));
-            return parallel(places, work, worker, |(epilogue, machine), places| {
-                for chunk in self.job.epilogue.chunks(places) {
-                    self.fold_rows(rows, (data, first), epilogue, &mut machine.walker, chunk);
-                }
+            return self.in_rows(places, work, |at, chunk, (sums, _)| {
+                dots.sum(at, [a, b], chunk, sums);
+            });
+        }
+        if let Some(rows) = &self.reduction.rows
+            && let Some(data) = self.plain(rows.operand)
+        {
+            return self.in_rows(places, work, |at, chunk, results| {
+                rows.fold((self.aggregation, self.identity), at, data, chunk, results);
             });
         }
         if blocks == 1 {
@@ -240,40 +247,39 @@ impl<T: Number> Run<'_, T> {
         });
     }
 
-    /// Returns the elements of an operand and the position of the first, with the form that reads
-    /// them where they are. `None` if an output overwrites the operand.
-    fn plain<'a, F>(&'a self, operand: usize, form: &'a F) -> Option<(&'a F, &'a [T], usize)> {
+    /// Returns the elements of an operand and the position of the first, to be read where they are.
+    /// `None` if an output overwrites the operand.
+    fn plain(&self, operand: usize) -> Option<(&[T], usize)> {
         let operand = &self.job.launch.operands[operand];
-        operand.over().is_none().then(|| (form, operand.after(operand.first), operand.first))
+        operand.over().is_none().then(|| (operand.after(operand.first), operand.first))
     }
 
-    /// Aggregates rows that are consecutive in memory, and finishes their places.
-    fn fold_rows(
+    /// Aggregates rows of elements that are read where they are, and finishes their places. `fold`
+    /// computes the values of a chunk of places, or for the arg forms the positions. Its walker is
+    /// at the first point of the reduction.
+    fn in_rows(
         &self,
-        rows: &Rows,
-        data: (&[T], usize),
-        epilogue: &mut Machine,
-        walker: &mut Walker,
-        chunk: Range<usize>,
+        places: Range<usize>,
+        work: usize,
+        fold: impl Fn((&Space, &mut Walker), Range<usize>, (&mut [T], &mut [i32])) + Sync,
     ) {
-        let Reduction { places, points, .. } = self.reduction;
-        walker.locate(points, 0);
-        let length = chunk.len();
-        epilogue.given::<Bool>(WRITTEN)[..length].fill(Bool((points.size > 0) as u8));
-        let results = if self.arg() {
-            (&mut [][..], &mut epilogue.given::<i32>(ACCUMULATOR)[..length])
-        } else {
-            (&mut epilogue.given::<T>(ACCUMULATOR)[..length], &mut [][..])
-        };
-        rows.fold(
-            (self.aggregation, self.identity),
-            (places, walker),
-            data,
-            chunk.clone(),
-            results,
-        );
-        // SAFETY: `parallel` gives each place to one thread.
-        unsafe { self.job.finish(epilogue, chunk) };
+        let Reduction { body, places: space, points, .. } = self.reduction;
+        let worker = || (self.job.finisher(), body.machine(self.job.launch));
+        parallel(places, work, worker, |(epilogue, machine), places| {
+            for chunk in self.job.epilogue.chunks(places) {
+                machine.walker.locate(points, 0);
+                let length = chunk.len();
+                epilogue.given::<Bool>(WRITTEN)[..length].fill(Bool((points.size > 0) as u8));
+                let results = if self.arg() {
+                    (&mut [][..], &mut epilogue.given::<i32>(ACCUMULATOR)[..length])
+                } else {
+                    (&mut epilogue.given::<T>(ACCUMULATOR)[..length], &mut [][..])
+                };
+                fold((space, &mut machine.walker), chunk.clone(), results);
+                // SAFETY: `parallel` gives each place to one thread.
+                unsafe { self.job.finish(epilogue, chunk) };
+            }
+        });
     }
 
     /// Finishes places whose partial results are those of the blocks `0..blocks`.
@@ -360,8 +366,8 @@ impl<'a, T: Number> Sums<'a, T> {
     fn sum_all(&mut self, chunk: Range<usize>) {
         let run = self.run;
         let Reduction { places, points, window, .. } = run.reduction;
-        let window = window.as_ref().and_then(|window| run.plain(window.operand, window));
-        let Some((window, data, first)) = window else {
+        let window = window.as_ref().and_then(|window| Some((window, run.plain(window.operand)?)));
+        let Some((window, data)) = window else {
             return self.sum(chunk, 0..points.size);
         };
         let Self { machine, block, total, written, pieces, .. } = self;
@@ -377,7 +383,7 @@ impl<'a, T: Number> Sums<'a, T> {
             window.sum(
                 run.aggregation,
                 (places, &mut machine.walker),
-                (data, first),
+                data,
                 (chunk.clone(), some),
                 (sums, written),
                 pieces,

@@ -233,6 +233,35 @@ vectorised! {
     }
 }
 
+vectorised! {
+    /// Sums products along pairs of rows. Each side has its elements and the distance from one row
+    /// to the next.
+    pub fn dots<T: Number>(a: (&[T], usize), b: (&[T], usize), length: usize, out: &mut [T]) {
+        /// The partial sums of a row.
+        const PARTS: usize = 32;
+        #[inline(always)]
+        fn add<T: Number>(parts: &mut [T; PARTS], a: &[T; PARTS], b: &[T; PARTS]) {
+            for i in 0..PARTS {
+                parts[i] = T::binary(BinaryOp::Add, parts[i], T::binary(BinaryOp::Mul, a[i], b[i]));
+            }
+        }
+        for (i, out) in out.iter_mut().enumerate() {
+            let (a, b) = (&a.0[i * a.1..][..length], &b.0[i * b.1..][..length]);
+            let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
+            let mut parts = [T::default(); PARTS];
+            a.iter().zip(b).for_each(|(a, b)| add(&mut parts, a, b));
+            if !a_rest.is_empty() {
+                // Zeros fill the last part, so that it takes no loop over single elements.
+                let mut last = [[T::default(); PARTS]; 2];
+                last[0][..a_rest.len()].copy_from_slice(a_rest);
+                last[1][..b_rest.len()].copy_from_slice(b_rest);
+                add(&mut parts, &last[0], &last[1]);
+            }
+            *out = tree(parts, |a, b| T::binary(BinaryOp::Add, a, b));
+        }
+    }
+}
+
 /// The position of a best value where there is none yet.
 pub const NOWHERE: i32 = -1;
 

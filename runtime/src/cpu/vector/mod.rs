@@ -36,7 +36,7 @@ pub mod strip;
 
 pub use aggregate::{
     Best, NOWHERE, Segment, accumulate, accumulate_f32, accumulate_segments, best_of, best_of_rows,
-    combine, first_within, fold, fold_f32, fold_rows, take_each,
+    combine, dots, first_within, fold, fold_f32, fold_rows, take_each,
 };
 pub use gather::{gather_moved, gather_rows, gather_strided, gather_table};
 #[cfg(target_arch = "aarch64")]

@@ -1,0 +1,50 @@
+//! Sums of products along rows that lie anywhere in memory, such as the scores of attention for one
+//! query, against sums in f64.
+
+mod common;
+
+use common::generate::config;
+use common::golden::hashed;
+use proptest::prelude::*;
+use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::tensor::{Tensor, TensorType};
+use tile_runtime::{Device, Model};
+
+proptest! {
+    #![proptest_config(config(48))]
+
+    #[test]
+    fn scores_of_one_query(
+        (heads, places) in prop_oneof![(1..4usize, 1..200usize), (8..20usize, 8..20usize)],
+        size in prop_oneof![4 => 1..150usize, 1 => 150..1500usize],
+        dtype in prop_oneof![3 => Just(DType::F32), 1 => Just(DType::F64), 1 => Just(DType::F16)],
+        squares in any::<bool>(),
+    ) {
+        let body = if squares { "K[s, h, d] * K[s, h, d]" } else { "Q[h, d] * K[s, h, d]" };
+        let source = format!("function f(Q[H, D], K[S, H, D]) -> (Y) {{ Y[h, s: H, S] = +({body}); }}");
+        let of = |name: &str, shape: &[usize]| {
+            let ty = TensorType::new(DType::F32, shape);
+            let values = hashed(name, &ty, -1.0, 1.0).to_f64s();
+            let values = values.into_iter().map(|value| Scalar::from_f64(dtype, value));
+            Tensor::from_scalars(TensorType::new(dtype, shape), values).unwrap()
+        };
+        let (q, k) = (of("Q", &[heads, size]), of("K", &[places, heads, size]));
+        let (of_q, of_k) = (q.to_f64s(), k.to_f64s());
+        let mut expected = Vec::new();
+        for (h, s) in (0..heads).flat_map(|h| (0..places).map(move |s| (h, s))) {
+            let at = |d: usize| of_k[(s * heads + h) * size + d];
+            let left = |d: usize| if squares { at(d) } else { of_q[h * size + d] };
+            expected.push((0..size).map(|d| left(d) * at(d)).sum::<f64>());
+        }
+        let model = Model::compile(&source).unwrap();
+        let device = Device::cpu();
+        let session = model.on(&device).input("Q", q.ty().clone()).input("K", k.ty().clone());
+        let found = session.build().unwrap().run([("Q", &q), ("K", &k)]).unwrap();
+        // Each of at most `size` terms is below 1, and the sum is rounded to the type.
+        let bits = match dtype { DType::F16 => 10, DType::F64 => 40, _ => 22 };
+        let tolerance = size as f64 * 0.5f64.powi(bits);
+        for (found, expected) in found.get("Y").unwrap().to_f64s().iter().zip(&expected) {
+            prop_assert!((found - expected).abs() <= tolerance, "{found}, not {expected}");
+        }
+    }
+}
