@@ -15,6 +15,7 @@
 //!   of vector registers.
 //! - [`Scatter`]: a reduction whose points compute the place that they contribute to, by lists of
 //!   points.
+//! - [`Running`]: an aggregation over the points up to each place, such as a cumulative sum.
 //! - [`Reduction`]: any other reduction, by vector loops.
 //! - [`Attention`]: a nest with inner sums, in stages over blocks of rows. Each stage is a program.
 //! - Pointwise: nothing is aggregated.
@@ -95,6 +96,7 @@ mod pieces;
 mod product;
 mod program;
 mod reduction;
+mod running;
 mod scatter;
 mod space;
 mod step;
@@ -117,6 +119,7 @@ pub use pieces::Piece;
 pub use product::{Factor, Product, QUAD};
 pub use program::{Implementation, NativeOutput, NativeProgram, Position};
 pub use reduction::Reduction;
+pub use running::Running;
 pub use scatter::Scatter;
 pub use space::{Lines, Space, Variables};
 pub use step::{Action, Reader, TapeStep};
