@@ -17,7 +17,7 @@ use super::tape::{CHUNK, rows_at_once};
 const LONG_CHUNK: usize = 4 * CHUNK;
 /// The longest period of a steady value.
 const LONGEST_PERIOD: usize = 8 * CHUNK;
-/// The longest row of its own run-time indices. Longer rows are chunks of their own.
+/// The longest row with values of its own. Longer rows are chunks of their own.
 const LONGEST_ROW: usize = 4 * CHUNK;
 /// The fewest points for which chains are made. A chain runs row by row, so that in short rows
 /// starting it takes longer than the passes over whole chunks that it saves.
@@ -60,7 +60,7 @@ impl Analysis {
         let is_used = used(&insts, results);
         let periods = periods(nest, &insts, space, guards);
         let row_length = match nest.columns().is_empty() {
-            true => gathered_row(nest, program, space),
+            true => gathered_row(nest, program, space).or_else(|| even_row(nest, program, space)),
             false => Some(nest.row_length()),
         };
         let uniform = uniform(&insts, &periods, |load| is_even(nest, space, row_length, load));
@@ -109,6 +109,20 @@ fn gathered_row(nest: &Nest, program: &Program<Leaf>, space: &Space) -> Option<u
     let outer = space.axes().rev().find(varies).map_or(0, |axis| axis + 1);
     let length = nest.points(outer..nest.free);
     ((2..=LONGEST_ROW).contains(&length) && length < space.size).then_some(length)
+}
+
+/// Returns the number of points along which a nest without aggregation reads one element, if some
+/// load does. A chunk of several such rows hides the cost of starting it.
+fn even_row(nest: &Nest, program: &Program<Leaf>, space: &Space) -> Option<usize> {
+    let is_of_places = nest.aggregation.is_none() && space.axes() == (0..nest.free);
+    let lines = program
+        .leaves()
+        .filter_map(Leaf::load)
+        .filter(|load| load.dynamic.is_empty())
+        .map(|load| Lines::new(nest, space, [&load.offset]));
+    let runs = lines.filter(|lines| lines.steps[0] == 0 && lines.run < space.size);
+    let length = runs.map(|lines| lines.run).min().filter(|_| is_of_places)?;
+    (SHORTEST_ROW..=LONGEST_ROW).contains(&length).then_some(length)
 }
 
 /// Returns for each value whether the results need it.

@@ -74,7 +74,8 @@
 //!   reader of its value. A choice counts as a reader of its two values for as long as its own
 //!   value is read, because it may be an alias of either.
 //! - A chain reads only values that are made before it, and values that it has stored itself.
-//! - If the tape has statistics, or run-time indices of whole rows, chunks consist of whole rows.
+//! - If the tape has statistics, or elements or run-time indices of whole rows, chunks consist of
+//!   whole rows.
 //! - Registers have room for the longest chunk, operands have the types that are read, and the
 //!   pieces of addresses follow from their expressions.
 //! - The spaces of a program have the extents of its axes, and its tapes name its variables. A
