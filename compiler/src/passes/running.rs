@@ -152,7 +152,14 @@ mod tests {
 graph g(%0) -> (Y = %1)
 %0 = input X : f32[100, 3]
 %1 = contract sum [n, c] (n: 0..100, c: 0..3, k: 0..100) where n - k - 1 >= 0 { v0 = %0[k, c]; yield v0 } : f32[100, 3]
-"), @"");
+"), @"
+        graph g(%0) -> (Y = %4)
+        %0 = input X : f32[100, 3]
+        %1 = contract sum [n, c] (n: 0..100, c: 0..3, k: 0..1) where n - 1 >= 0, -n + 100 >= 0 { v0 = %0[n - 1, c]; yield v0 } : f32[100, 3]
+        %2 = contract sum [i0, i1] (i0: 0..100, i1: 0..3, i2: 0..8) { v0 = %1[i0 - i2, i1]; yield v0 } : f32[100, 3]
+        %3 = contract sum [i0, i1] (i0: 0..100, i1: 0..3, i2: 0..8) { v0 = %2[i0 - 8*i2, i1]; yield v0 } : f32[100, 3]
+        %4 = contract sum [i0, i1] (i0: 0..100, i1: 0..3, i2: 0..2) { v0 = %3[i0 - 64*i2, i1]; yield v0 } : f32[100, 3]
+        ");
     }
 
     #[test]
