@@ -57,6 +57,11 @@ proptest! {
     }
 
     #[test]
+    fn running_aggregations_on_the_cpu(case in generate::running()) {
+        check(&case, &[Device::cpu()])?;
+    }
+
+    #[test]
     fn chains_on_the_cpu(case in generate::chain()) {
         check(&case, &[Device::cpu()])?;
     }

@@ -14,7 +14,7 @@ use tile_compiler::{interpret, passes};
 
 /// The passes that change the order of sums, or the type in which they are rounded first. All
 /// others change no bit.
-const REORDER: [&str; 5] = ["exchange", "join", "layout", "separate", "widen"];
+const REORDER: [&str; 6] = ["exchange", "join", "layout", "running", "separate", "widen"];
 
 fn any_case() -> impl Strategy<Value = Case> {
     prop_oneof![
@@ -24,6 +24,7 @@ fn any_case() -> impl Strategy<Value = Case> {
         generate::network(),
         generate::rows(),
         generate::windows(),
+        generate::running(),
         generate::attention(),
         generate::heads(),
         generate::scan()

@@ -7,8 +7,8 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{
-    bytes, dead, exchange, fold, hoist, integers, join, layout, rank, separate, settle, share,
-    stretch, widen,
+    bytes, dead, exchange, fold, hoist, integers, join, layout, rank, running, separate, settle,
+    share, stretch, widen,
 };
 use crate::plan::{
     Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
@@ -24,8 +24,8 @@ pub const SIMPLIFY: [Pass; 5] =
     [("fold", fold), ("hoist", hoist), ("share", share), ("exchange", exchange), ("dead", dead)];
 
 /// The passes that prepare a graph for a device with kernels.
-pub const FOR_SHADERS: [Pass; 4] =
-    [("settle", settle), ("rank", rank), ("join", join), ("dead", dead)];
+pub const FOR_SHADERS: [Pass; 5] =
+    [("settle", settle), ("rank", rank), ("running", running), ("join", join), ("dead", dead)];
 
 /// The passes that prepare a graph for a cpu. Its vectors run along channels and along places of
 /// one kind, and its fast products are of f32, f64 and 8-bit integers. Joining does not pay there:

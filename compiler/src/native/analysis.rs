@@ -11,16 +11,18 @@ use super::chain;
 use super::space::{Lines, Space};
 use super::tape::{CHUNK, rows_at_once};
 
-/// The most points evaluated at once where a nest without aggregation is one chain on contiguous
-/// tensors. Such a chunk keeps nothing in memory but steady values, and more points hide the cost
-/// of starting it.
-const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
+/// The most points evaluated at once where a nest without aggregation is one chain or operation on
+/// contiguous tensors. Such a chunk keeps nothing in memory but steady values, and more points hide
+/// the cost of starting it.
+const LONG_CHUNK: usize = 4 * CHUNK;
 /// The longest period of a steady value.
 const LONGEST_PERIOD: usize = 8 * CHUNK;
-/// The longest row of its own run-time indices. Longer rows are chunks of their own.
+/// The longest row with values of its own. Longer rows are chunks of their own.
 const LONGEST_ROW: usize = 4 * CHUNK;
-/// The fewest points for which chains are made.
+/// The fewest points for which chains are made. A chain runs row by row, so that in short rows
+/// starting it takes longer than the passes over whole chunks that it saves.
 const SHORTEST_CHAIN: usize = 16;
+const SHORTEST_ROW_OF_CHAIN: usize = 64;
 /// The shortest row that gets chunks of its own, if some value is the same in all of a row.
 pub const SHORTEST_ROW: usize = 128;
 
@@ -58,16 +60,16 @@ impl Analysis {
         let is_used = used(&insts, results);
         let periods = periods(nest, &insts, space, guards);
         let row_length = match nest.columns().is_empty() {
-            true => gathered_row(nest, program, space),
+            true => gathered_row(nest, program, space).or_else(|| even_row(nest, program, space)),
             false => Some(nest.row_length()),
         };
         let uniform = uniform(&insts, &periods, |load| is_even(nest, space, row_length, load));
         let reads_of = |value: Value| reads(&insts[value]).collect();
         let used = insts.ids().filter(|&value| is_used[value]);
         let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, reads_of);
-        // Chains pay only with enough points.
-        let linked =
-            if space.size < SHORTEST_CHAIN { Dense::of(false, insts.len()) } else { linked };
+        let is_short = space.size < SHORTEST_CHAIN
+            || row_length.is_some_and(|length| length < SHORTEST_ROW_OF_CHAIN);
+        let linked = if is_short { Dense::of(false, insts.len()) } else { linked };
         let stays = |value: Value| match &insts[value] {
             Inst::Leaf(Leaf::Load(load)) => is_in_one_piece(nest, space, load),
             inst => matches!(inst, Inst::Const(_)),
@@ -75,14 +77,15 @@ impl Analysis {
         let is_linked = |value: &Value| {
             linked[*value] || uniform[*value] || periods[*value].is_some() || stays(*value)
         };
-        let is_chain = nest.aggregation.is_none() && order.iter().all(is_linked);
+        // A single value may be stored in its output at once.
+        let is_lone = order.iter().filter(|value| !is_linked(value)).count() <= 1;
         let longest = match row_length {
             Some(length) => (rows_at_once(length) * length).max(CHUNK),
-            None if is_chain => CHUNK_OF_CHAIN,
             None if nest.aggregation.is_none() => {
                 let exchanged =
                     order.iter().filter_map(|&value| exchanged(nest, space, &insts[value]));
-                exchanged.max().unwrap_or(0).max(CHUNK)
+                let least = if is_lone { LONG_CHUNK } else { CHUNK };
+                exchanged.max().unwrap_or(0).max(least)
             }
             None => CHUNK,
         };
@@ -106,6 +109,20 @@ fn gathered_row(nest: &Nest, program: &Program<Leaf>, space: &Space) -> Option<u
     let outer = space.axes().rev().find(varies).map_or(0, |axis| axis + 1);
     let length = nest.points(outer..nest.free);
     ((2..=LONGEST_ROW).contains(&length) && length < space.size).then_some(length)
+}
+
+/// Returns the number of points along which a nest without aggregation reads one element, if some
+/// load does. A chunk of several such rows hides the cost of starting it.
+fn even_row(nest: &Nest, program: &Program<Leaf>, space: &Space) -> Option<usize> {
+    let is_of_places = nest.aggregation.is_none() && space.axes() == (0..nest.free);
+    let lines = program
+        .leaves()
+        .filter_map(Leaf::load)
+        .filter(|load| load.dynamic.is_empty())
+        .map(|load| Lines::new(nest, space, [&load.offset]));
+    let runs = lines.filter(|lines| lines.steps[0] == 0 && lines.run < space.size);
+    let length = runs.map(|lines| lines.run).min().filter(|_| is_of_places)?;
+    (SHORTEST_ROW..=LONGEST_ROW).contains(&length).then_some(length)
 }
 
 /// Returns for each value whether the results need it.

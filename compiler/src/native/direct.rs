@@ -1,7 +1,7 @@
 //! Reductions of few points at each place, over elements that are contiguous along the last free
 //! axis: depthwise convolution, convolution with few filters in a group, pooling, sums over rows.
 //! They are recognised from the nest alone: each load of the body must move by 1 or 0 along that
-//! axis, or along the last two as one.
+//! axis, or along the last two as one. Elements alone may also move by 2.
 
 use crate::affine::Affine;
 use crate::dtype::DType;
@@ -30,7 +30,7 @@ pub enum Form {
     /// The sum of products of x, one number for each group of columns, and the vector w. The
     /// columns are the last two free axes, of which the first numbers the groups.
     OfGroups,
-    /// The sum of the vector x alone, or its maximum or minimum.
+    /// The sum of the vector x alone, or its maximum or minimum. Its elements may be 2 apart.
     Sum,
     Max,
     Min,
@@ -75,7 +75,7 @@ impl Form {
     }
 }
 
-/// A nest of this kind. Its columns are contiguous.
+/// A nest of this kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Direct {
     pub form: Form,
@@ -110,13 +110,13 @@ impl Direct {
         }
         let along = |load: &Load| load.offset.coefficient(last);
         let form = match (aggregation, along(x), w.map(along)) {
-            (Aggregation::Sum, 1, None) => Form::Sum,
+            (Aggregation::Sum, 1 | 2, None) => Form::Sum,
             (Aggregation::Sum, 1, Some(1)) => Form::Products,
             (Aggregation::Sum, 1, Some(0)) => Form::ByNumber,
             (Aggregation::Sum, 0, Some(1)) if is_of_groups(nest, x, w?, &guards) => Form::OfGroups,
             (Aggregation::Sum, 0, Some(1)) => Form::OfNumber,
-            (Aggregation::Max, 1, None) => Form::Max,
-            (Aggregation::Min, 1, None) => Form::Min,
+            (Aggregation::Max, 1 | 2, None) => Form::Max,
+            (Aggregation::Min, 1 | 2, None) => Form::Min,
             _ => return None,
         };
         // A load that is not executed gives 0. In a sum, and only there, that is as good as a point

@@ -21,6 +21,8 @@ pub enum Method {
     Direct { form: Form },
     /// Lists of points for each of `rows` rows.
     Scatter { rows: usize },
+    /// A running aggregate along an axis of `length` places.
+    Running { length: usize },
     /// Sums of a chunk of places, point by point, if `across`; else of chunks of points, place by
     /// place.
     Reduction { across: bool },
@@ -46,6 +48,9 @@ impl NativeProgram {
             },
             Implementation::Direct(direct) => Method::Direct { form: direct.form },
             Implementation::Scatter(scatter) => Method::Scatter { rows: scatter.rows },
+            Implementation::Running(running) => {
+                Method::Running { length: self.extents[running.axis] }
+            }
             Implementation::Reduction(reduction) => Method::Reduction { across: reduction.across },
             Implementation::Attention(attention) => {
                 Method::Attention { rows: attention.blocks.first().map_or(0, |block| block.rows) }
@@ -65,6 +70,7 @@ impl fmt::Display for Method {
             }
             Method::Direct { form } => write!(f, "direct {}", form.name()),
             Method::Scatter { rows } => write!(f, "scatter rows {rows}"),
+            Method::Running { length } => write!(f, "running length {length}"),
             Method::Reduction { across } => {
                 write!(f, "reduction {}", if *across { "across" } else { "along" })
             }
@@ -91,6 +97,7 @@ impl Method {
                 Method::Direct { form: Form::ALL.into_iter().find(|form| form.name() == name)? }
             }
             "scatter" => Method::Scatter { rows: after(words, "rows")? },
+            "running" => Method::Running { length: after(words, "length")? },
             "reduction" => match words.next()? {
                 "across" => Method::Reduction { across: true },
                 "along" => Method::Reduction { across: false },

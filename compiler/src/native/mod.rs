@@ -15,6 +15,7 @@
 //!   of vector registers.
 //! - [`Scatter`]: a reduction whose points compute the place that they contribute to, by lists of
 //!   points.
+//! - [`Running`]: an aggregation over the points up to each place, such as a cumulative sum.
 //! - [`Reduction`]: any other reduction, by vector loops.
 //! - [`Attention`]: a nest with inner sums, in stages over blocks of rows. Each stage is a program.
 //! - Pointwise: nothing is aggregated.
@@ -73,7 +74,8 @@
 //!   reader of its value. A choice counts as a reader of its two values for as long as its own
 //!   value is read, because it may be an alias of either.
 //! - A chain reads only values that are made before it, and values that it has stored itself.
-//! - If the tape has statistics, or run-time indices of whole rows, chunks consist of whole rows.
+//! - If the tape has statistics, or elements or run-time indices of whole rows, chunks consist of
+//!   whole rows.
 //! - Registers have room for the longest chunk, operands have the types that are read, and the
 //!   pieces of addresses follow from their expressions.
 //! - The spaces of a program have the extents of its axes, and its tapes name its variables. A
@@ -95,6 +97,7 @@ mod pieces;
 mod product;
 mod program;
 mod reduction;
+mod running;
 mod scatter;
 mod space;
 mod step;
@@ -117,6 +120,7 @@ pub use pieces::Piece;
 pub use product::{Factor, Product, QUAD};
 pub use program::{Implementation, NativeOutput, NativeProgram, Position};
 pub use reduction::Reduction;
+pub use running::Running;
 pub use scatter::Scatter;
 pub use space::{Lines, Space, Variables};
 pub use step::{Action, Reader, TapeStep};

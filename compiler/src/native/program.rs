@@ -11,6 +11,7 @@ use super::direct::Direct;
 use super::pieces::Piece;
 use super::product::Product;
 use super::reduction::Reduction;
+use super::running::Running;
 use super::scatter::Scatter;
 use super::space::{Lines, Space, Variables};
 use super::tape::Tape;
@@ -65,6 +66,7 @@ pub enum Implementation {
     Product(Box<Product>),
     Direct(Box<Direct>),
     Scatter(Box<Scatter>),
+    Running(Box<Running>),
     Reduction(Box<Reduction>),
     Attention(Box<Attention>),
 }
@@ -157,6 +159,9 @@ impl Implementation {
             let pieces = Piece::all(nest, profile);
             return pieces.map_or(Implementation::Pointwise, Implementation::Pieces);
         };
+        if let Some(running) = Running::new(nest, aggregation, dtype) {
+            return Implementation::Running(Box::new(running));
+        }
         let winograd = if profile.processor.exact { None } else { Winograd::new(nest, kept) };
         let direct = Direct::new(nest);
         let is_narrow = direct.as_ref().is_some_and(|direct| direct.is_narrow(nest));

@@ -72,8 +72,8 @@ pub struct Tape {
     pub variables: Variables,
     /// If set, chunks end at multiples of it.
     pub row: Option<usize>,
-    /// The points of a row, if the tape has statistics of rows, or loads whose run-time indices are
-    /// the same all over a row: then every chunk is whole rows.
+    /// The points of a row, if the tape has statistics of rows, or loads whose element or run-time
+    /// indices are the same all over a row: then every chunk is whole rows.
     pub row_length: Option<usize>,
     /// The most points evaluated at once.
     pub longest: usize,

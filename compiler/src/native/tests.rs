@@ -41,14 +41,14 @@ graph dense(%0) -> (Y = %6)
 
 const SOFTMAX: &str = "\
 graph softmax(%0) -> (Y = %8)
-%0 = input X : f32[4, 40]
-%1 = contract max [n] (n: 0..4, k: 0..40) { v0 = %0[n, k]; yield v0 } : f32[4]
+%0 = input X : f32[4, 80]
+%1 = contract max [n] (n: 0..4, k: 0..80) { v0 = %0[n, k]; yield v0 } : f32[4]
 %2 = reshape %1 : f32[4, 1]
-%3 = sub %0 %2 : f32[4, 40]
-%4 = exp %3 : f32[4, 40]
-%5 = contract sum [n] (n: 0..4, k: 0..40) { v0 = %4[n, k]; yield v0 } : f32[4]
+%3 = sub %0 %2 : f32[4, 80]
+%4 = exp %3 : f32[4, 80]
+%5 = contract sum [n] (n: 0..4, k: 0..80) { v0 = %4[n, k]; yield v0 } : f32[4]
 %6 = reshape %5 : f32[4, 1]
-%8 = div %4 %6 : f32[4, 40]
+%8 = div %4 %6 : f32[4, 80]
 ";
 
 const GATHERED: &str = "\
@@ -57,6 +57,20 @@ graph gathered(%0, %1) -> (Y = %2)
 %1 = input X : f32[20, 32]
 %2 = contract sum [v, d] (v: 0..100, d: 0..32, n: 0..20) { v0 = %0[n]; v1 = index v; v2 = cmp_eq v0 v1; v3 = %1[n, d]; yield v3 v2 } : f32[100, 32]
 ";
+
+const RUNNING: &str = "\
+graph running(%0) -> (Y = %1)
+%0 = input X : f32[3, 50, 7]
+%1 = contract sum [b, n, c] (b: 0..3, n: 0..50, c: 0..7, k: 0..50) where k - n - 1 >= 0 { v0 = %0[b, k, c]; yield v0 } : f32[3, 50, 7]
+";
+
+#[test]
+fn running() {
+    let Implementation::Running(running) = program(RUNNING).implementation else {
+        panic!("a running sum")
+    };
+    assert_eq!((running.axis, running.reversed, running.added), (1, true, 0..49));
+}
 
 #[test]
 fn dense() {

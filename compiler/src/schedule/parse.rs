@@ -119,7 +119,7 @@ mod tests {
         let numbers = prop::array::uniform8(any::<u32>());
         (0..7, numbers, any::<u8>(), any::<bool>()).prop_map(
             |(kind, [a, b, c, d, e, f, g, h], width, along)| match kind {
-                0 => Schedule::Native(match width % 8 {
+                0 => Schedule::Native(match width % 9 {
                     0 => Method::Pointwise { chunk: a as usize },
                     1 => Method::Winograd { window: a as usize, tile: b as usize },
                     2 => {
@@ -129,6 +129,7 @@ mod tests {
                     4 => Method::Scatter { rows: a as usize },
                     5 => Method::Reduction { across: along },
                     6 => Method::Pieces { count: a as usize },
+                    7 => Method::Running { length: a as usize },
                     _ => Method::Attention { rows: a as usize },
                 }),
                 1 => Schedule::Pointwise { workgroup: a, width },

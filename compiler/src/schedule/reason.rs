@@ -115,6 +115,9 @@ fn native_reason(method: &Method, nest: &Nest, sizes: &str) -> String {
         Method::Scatter { .. } => {
             format!("{sizes}: each point selects its row, so that points are listed by row")
         }
+        Method::Running { length } => {
+            format!("{sizes}: each of {length} places adds one to those of the place before it")
+        }
         Method::Reduction { across: true } => {
             format!("{sizes}: point by point, for a chunk of places at a time")
         }

@@ -5,6 +5,7 @@ use super::loops::job::Job;
 use super::loops::pieces::Pieces;
 use super::loops::reduction::Reduction;
 use super::loops::runner::Runner;
+use super::loops::running::Running;
 use super::loops::scatter::Scatter;
 use super::memory::{Launch, Operand, Output, Register};
 use super::product::contraction::Contraction;
@@ -57,6 +58,7 @@ enum Way {
     Contraction(Box<Contraction>),
     Direct(Box<Direct>),
     Scatter(Box<Scatter>),
+    Running(Box<Running>),
     Reduction(Box<Reduction>),
     Attention(Box<Attention>),
 }
@@ -93,6 +95,9 @@ impl Prepared {
             }
             Implementation::Direct(direct) => Way::Direct(Box::new(Direct::new(&program, direct))),
             Implementation::Scatter(scatter) => Way::Scatter(Box::new(Scatter::new(scatter))),
+            Implementation::Running(running) => {
+                Way::Running(Box::new(Running::new(running, &program.epilogue)))
+            }
             Implementation::Reduction(reduction) => {
                 Way::Reduction(Box::new(Reduction::new(reduction)))
             }
@@ -159,7 +164,11 @@ impl Prepared {
             Way::Scatter(scatter) => scatter.working_bytes(),
             Way::Reduction(reduction) => reduction.working_bytes(),
             Way::Attention(attention) => attention.working_bytes(),
-            Way::Pointwise | Way::Pieces(_) | Way::Winograd(_) | Way::Direct(_) => 0,
+            Way::Pointwise
+            | Way::Pieces(_)
+            | Way::Winograd(_)
+            | Way::Direct(_)
+            | Way::Running(_) => 0,
         }
     }
 
@@ -235,6 +244,7 @@ impl Prepared {
             }
             Way::Direct(direct) => direct.run(&job),
             Way::Scatter(scatter) => scatter.run(&job),
+            Way::Running(running) => running.run(&job),
             Way::Reduction(reduction) => reduction.run(&job, 0..program.places()),
             // SAFETY: the contract is the same.
             Way::Attention(attention) => unsafe { attention.run(steps, operands, outputs) },

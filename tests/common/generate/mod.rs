@@ -20,6 +20,7 @@ mod graph;
 mod heads;
 mod network;
 mod rows;
+mod running;
 mod scan;
 pub mod statement;
 mod windows;
@@ -97,6 +98,11 @@ pub fn rows() -> impl Strategy<Value = Case> {
 /// Aggregations over windows along two axes.
 pub fn windows() -> impl Strategy<Value = Case> {
     cases(20, windows::windows)
+}
+
+/// Running aggregations, such as cumulative sums.
+pub fn running() -> impl Strategy<Value = Case> {
+    cases(20, running::running)
 }
 
 /// Products of products, with softmax, masks and gradients.

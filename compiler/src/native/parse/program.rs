@@ -14,6 +14,7 @@ use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeOutput, NativeProgram, Position};
 use super::super::reduction::Reduction;
+use super::super::running::Running;
 use super::super::scatter::Scatter;
 use super::super::space::{Lines, Space, Variables};
 use super::super::tape::Tape;
@@ -125,6 +126,7 @@ impl Cursor<'_> {
             "product" => Implementation::Product(Box::new(self.product(variables)?)),
             "direct" => Implementation::Direct(Box::new(self.direct(variables)?)),
             "scatter" => Implementation::Scatter(Box::new(self.scatter(variables)?)),
+            "running" => Implementation::Running(Box::new(self.running()?)),
             "reduction" => Implementation::Reduction(Box::new(self.reduction(variables)?)),
             "attention" => Implementation::Attention(Box::new(self.attention()?)),
             _ => return Err(format!("`{word}` is not an implementation")),
@@ -283,6 +285,19 @@ impl Cursor<'_> {
         let reduction = self.reduction(variables)?;
         self.expect("}")?;
         Ok(Scatter { key, reduction, rows, row })
+    }
+
+    fn running(&mut self) -> Parsed<Running> {
+        let (aggregation, dtype) = (self.aggregation()?, self.dtype()?);
+        let axis = self.after("along")?;
+        let reversed = self.eat("reversed");
+        self.expect("{")?;
+        let start = self.after("added")?;
+        let added = start..self.after("..")?;
+        self.expect("terms")?;
+        let terms = self.tape()?;
+        self.expect("}")?;
+        Ok(Running { aggregation, dtype, axis, reversed, added, terms })
     }
 
     fn attention(&mut self) -> Parsed<Attention> {

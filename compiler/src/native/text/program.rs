@@ -9,6 +9,7 @@ use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeOutput, NativeProgram, Position};
 use super::super::reduction::Reduction;
+use super::super::running::Running;
 use super::super::scatter::Scatter;
 use super::super::space::Space;
 use super::super::winograd::{Side, Winograd};
@@ -56,6 +57,7 @@ impl fmt::Display for NativeProgram {
             Implementation::Product(product) => writeln!(f, "{}", product.text(axes))?,
             Implementation::Direct(direct) => writeln!(f, "{}", direct.text(axes))?,
             Implementation::Scatter(scatter) => writeln!(f, "{}", scatter.text(axes))?,
+            Implementation::Running(running) => writeln!(f, "{}", running.text())?,
             Implementation::Reduction(reduction) => writeln!(f, "{}", reduction.text(axes, 1))?,
             Implementation::Attention(attention) => writeln!(f, "{}", attention.text())?,
         }
@@ -206,6 +208,22 @@ impl Scatter {
             format!("scatter {} rows of {} {{", self.rows, self.row),
             format!("key {}", indented(&self.key, 2)),
             self.reduction.text(axes, 2),
+        ];
+        lines.join("\n        ") + "\n    }"
+    }
+}
+
+impl Running {
+    fn text(&self) -> String {
+        let Self { aggregation, dtype, axis, reversed, added, terms } = self;
+        let lines = [
+            format!(
+                "running {} {dtype} along {axis}{} {{",
+                aggregation.name(),
+                flag(*reversed, "reversed")
+            ),
+            format!("added {} .. {}", added.start, added.end),
+            format!("terms {}", indented(terms, 2)),
         ];
         lines.join("\n        ") + "\n    }"
     }

@@ -12,6 +12,7 @@ use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
 use super::super::program::{Implementation, NativeProgram, Position};
 use super::super::reduction::Reduction;
+use super::super::running::Running;
 use super::super::space::{Lines, Space};
 use super::super::tape::Tape;
 use super::super::winograd::Winograd;
@@ -40,6 +41,7 @@ impl NativeProgram {
                 ensure(scatter.reduction.across, || "a scatter along points".into())?;
                 self.reduction(&scatter.reduction)?;
             }
+            Implementation::Running(running) => self.running(running)?,
             Implementation::Reduction(reduction) => self.reduction(reduction)?,
             Implementation::Attention(attention) => return self.attention(attention),
         }
@@ -189,8 +191,9 @@ impl NativeProgram {
         self.space(&direct.taps)?;
         let factors = || [&direct.x].into_iter().chain(&direct.w);
         factors().try_for_each(|address| self.address(address, DType::F32))?;
+        let most = if direct.w.is_none() { 2 } else { 1 };
         let contiguous =
-            factors().all(|address| (0..=1).contains(&address.offset.coefficient(last)));
+            factors().all(|address| (0..=most).contains(&address.offset.coefficient(last)));
         let is_one = direct.form != Form::OfGroups
             || direct.w.as_ref().is_some_and(|w| {
                 w.offset.coefficient(columns) == self.extents[last] as i64
@@ -225,6 +228,17 @@ impl NativeProgram {
             _ => false,
         };
         ensure(typed, || "a body of other types".into())
+    }
+
+    fn running(&self, running: &Running) -> Checked {
+        let Running { aggregation, dtype, axis, added, terms, .. } = running;
+        self.tape(terms)?;
+        ensure(terms.space == self.epilogue.space, || "terms of other places".into())?;
+        ensure(terms.space.axes().contains(axis), || "places along another axis".into())?;
+        ensure(added.end <= self.extents[*axis], || "terms of places that there are not".into())?;
+        ensure(aggregation.operation().is_some(), || format!("a running {}", aggregation.name()))?;
+        let typed = matches!(terms.results[..], [result] if terms.dtypes[result] == *dtype);
+        ensure(typed, || "terms of another type".into())
     }
 
     fn pieces(&self, pieces: &[Piece]) -> Checked {

@@ -5,7 +5,8 @@
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
 //! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
 //! aggregates, and [`elements`] and [`dots`] do so where there is nothing to compute before, or only
-//! products; [`ranks`] finds the best values in order; [`scatter`] aggregates at places known only at run time.
+//! products; [`ranks`] finds the best values in order; [`running`] aggregates up to each place;
+//! [`scatter`] aggregates at places known only at run time.
 
 mod counting;
 pub mod dots;
@@ -26,6 +27,8 @@ pub mod ranks;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod reduction;
 pub mod runner;
+#[expect(unsafe_code, reason = "threads write parts of one output")]
+pub mod running;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod scatter;
 pub mod walk;

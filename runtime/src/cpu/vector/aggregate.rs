@@ -47,6 +47,8 @@ macro_rules! each_aggregation {
     };
 }
 
+pub(super) use each_aggregation;
+
 widest! {
     /// Accumulates f32s as [`accumulate`] does, where all values count.
     pub fn accumulate_f32(aggregation: Aggregation, sums: &mut [f32], values: &[f32]) {

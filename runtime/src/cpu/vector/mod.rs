@@ -31,6 +31,7 @@ mod operation;
 pub mod quad;
 #[expect(unsafe_code, reason = "instructions of vector units")]
 pub mod register;
+mod running;
 #[expect(unsafe_code, reason = "chains read and write at addresses")]
 pub mod strip;
 
@@ -48,3 +49,4 @@ pub use operation::{
     binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, spread,
     to_f32, unary, unary_f32,
 };
+pub use running::{Line, run_along, run_along_f32};

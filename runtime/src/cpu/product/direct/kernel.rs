@@ -3,7 +3,7 @@
 //!
 //! A tap is one point of the reduction: an offset into each operand. `x` moves with the rows, `w`
 //! is the same for all of them. Each is a vector along `v`, or one number for all of `v`, or x one
-//! number for each group of columns.
+//! number for each group of columns. A vector of x alone may be of every second element.
 
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
@@ -36,8 +36,8 @@ pub struct Addresses<'a> {
 ///
 /// # Safety
 /// For a kernel of T rows and N columns:
-/// - x: at each tap and in each row, N elements must be readable: one for [`Form::OfNumber`], and
-///   `span` for [`Form::OfGroups`].
+/// - x: at each tap and in each row, N elements must be readable: one for [`Form::OfNumber`],
+///   `span` for [`Form::OfGroups`], and 2 N - 1 for kernels of every second element.
 /// - groups: for [`Form::OfGroups`], the first N must be at least 0 and less than `span`, which
 ///   must be at most [`Kernels::most_span`].
 /// - w: at each tap, N elements must be readable (one for [`Form::ByNumber`], none for forms with
@@ -54,15 +54,18 @@ pub struct Kernels {
     pub most_sums: usize,
     /// The most elements in which the numbers of a vector's groups may be.
     pub most_span: usize,
-    /// The kernels: `table[form][log2 of rows][log2 of vectors]`.
-    table: [[[Kernel; 3]; 4]; 7],
+    /// The kernels: `table[form][log2 of rows][log2 of vectors]`. After those of each form follow
+    /// those of [`Form::Sum`], [`Form::Max`] and [`Form::Min`] of every second element.
+    table: [[[Kernel; 3]; 4]; 10],
 }
 
 impl Kernels {
     /// Returns the kernel of 1, 2, 4 or 8 rows and 1, 2 or 4 vectors: at most 2 of 8 rows, and one
-    /// for [`Form::OfGroups`].
-    pub fn get(&self, form: Form, rows: usize, vectors: usize) -> Kernel {
-        self.table[form as usize][rows.ilog2() as usize][vectors.ilog2() as usize]
+    /// for [`Form::OfGroups`]. `apart` takes
+    /// every second element, for forms of x alone.
+    pub fn get(&self, form: Form, apart: bool, rows: usize, vectors: usize) -> Kernel {
+        let form = form as usize + if apart { (SUM_APART - SUM).into() } else { 0 };
+        self.table[form][rows.ilog2() as usize][vectors.ilog2() as usize]
     }
 }
 
@@ -73,12 +76,16 @@ const OF_GROUPS: u8 = Form::OfGroups as u8;
 const SUM: u8 = Form::Sum as u8;
 const MAX: u8 = Form::Max as u8;
 const MIN: u8 = Form::Min as u8;
+// The forms of every second element.
+const SUM_APART: u8 = SUM + 3;
+const MAX_APART: u8 = MAX + 3;
+const MIN_APART: u8 = MIN + 3;
 
 /// Returns the aggregate of no values.
 const fn identity(form: u8) -> f32 {
     match form {
-        MAX => f32::NEG_INFINITY,
-        MIN => f32::INFINITY,
+        MAX | MAX_APART => f32::NEG_INFINITY,
+        MIN | MIN_APART => f32::INFINITY,
         _ => 0.0,
     }
 }
@@ -99,8 +106,8 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
     // is accessible.
     unsafe {
         let combine = |a: V, b: V| match FORM {
-            MAX => a.max(b),
-            MIN => a.min(b),
+            MAX | MAX_APART => a.max(b),
+            MIN | MIN_APART => a.min(b),
             _ => a.add(b),
         };
         // A maximum ignores NaN, even as its first value.
@@ -124,11 +131,14 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
                     let x = match FORM {
                         OF_NUMBER => number_x,
                         OF_GROUPS => V::pick(proof, x, groups, span),
+                        SUM_APART | MAX_APART | MIN_APART => {
+                            V::load_apart(proof, x.add(u * 2 * V::LANES))
+                        }
                         _ => V::load(proof, x.add(u * V::LANES)),
                     };
                     *sum = match FORM {
                         PRODUCTS | BY_NUMBER | OF_NUMBER | OF_GROUPS => sum.fma(x, ws[u]),
-                        SUM if number == 0 => x,
+                        SUM | SUM_APART if number == 0 => x,
                         _ => combine(*sum, x),
                     };
                 }
@@ -158,6 +168,9 @@ macro_rules! kernels {
                 kernels!(@form $run, $v, { Form::Sum as u8 }, 1, 2, 4),
                 kernels!(@form $run, $v, { Form::Max as u8 }, 1, 2, 4),
                 kernels!(@form $run, $v, { Form::Min as u8 }, 1, 2, 4),
+                kernels!(@form $run, $v, { SUM_APART }, 1, 2, 4),
+                kernels!(@form $run, $v, { MAX_APART }, 1, 2, 4),
+                kernels!(@form $run, $v, { MIN_APART }, 1, 2, 4),
             ],
         }
     };

@@ -325,6 +325,7 @@ impl<'a> Tile<'a> {
         stride: usize,
     ) {
         let (lanes, length) = (kernels.lanes, columns.len());
+        let apart = self.direct.x.along == 2 && self.direct.w.is_none();
         let most_vectors = match form {
             Form::OfGroups => 1,
             _ => (kernels.most_sums / rows_at_once(rows.len(), rows.len())).min(MOST_VECTORS),
@@ -344,7 +345,7 @@ impl<'a> Tile<'a> {
                 let height = rows_at_once(rows.len() - row, rows.len());
                 // The last rows may overlap those before, too.
                 row = row.min(rows.len() - height);
-                let kernel = kernels.get(form, height, vectors);
+                let kernel = kernels.get(form, apart, height, vectors);
                 let x = self.x_at(rows.start + row, first) as isize;
                 let place = Addresses {
                     x: self.x.as_ptr().wrapping_offset(x),

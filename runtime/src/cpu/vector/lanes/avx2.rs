@@ -29,6 +29,21 @@ impl Lanes for F32x8 {
         )
     }
 
+    #[inline(always)]
+    unsafe fn load_apart(proof: Avx2, p: *const f32) -> Self {
+        // SAFETY: the proof says that the processor has the instructions. The loads read the 15
+        // numbers that the caller guarantees to be readable; the second begins with an odd one.
+        Self(
+            unsafe {
+                let (low, high) = (_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(7)));
+                // 0 2 of each half of `low`, 1 3 of each half of `high`, then in order.
+                let mixed = _mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_10_00>(low, high));
+                _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(mixed))
+            },
+            proof,
+        )
+    }
+
     instructions! {
         sub(a, b) => _mm256_sub_ps(a, b);
         mul(a, b) => _mm256_mul_ps(a, b);

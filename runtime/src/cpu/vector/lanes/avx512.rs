@@ -30,6 +30,21 @@ impl Lanes for F32x16 {
         )
     }
 
+    #[inline(always)]
+    unsafe fn load_apart(proof: Avx512, p: *const f32) -> Self {
+        // SAFETY: the proof says that the processor has the instructions. The loads read the 31
+        // numbers that the caller guarantees to be readable; the second begins with an odd one.
+        Self(
+            unsafe {
+                let (low, high) = (_mm512_loadu_ps(p), _mm512_loadu_ps(p.add(15)));
+                let index =
+                    _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+                _mm512_permutex2var_ps(low, index, high)
+            },
+            proof,
+        )
+    }
+
     instructions! {
         sub(a, b) => _mm512_sub_ps(a, b);
         mul(a, b) => _mm512_mul_ps(a, b);

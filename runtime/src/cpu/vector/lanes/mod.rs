@@ -128,6 +128,20 @@ pub trait Lanes: Vector<Scalar = f32> {
     fn if_less(self, a: Self, b: Self, other: Self) -> Self {
         each([self, a, b, other], |[x, a, b, y]| if a < b { x } else { y })
     }
+    /// Returns every second number from `p` on.
+    ///
+    /// # Safety
+    /// - `p` must be readable for `2 * LANES - 1` numbers.
+    #[inline(always)]
+    unsafe fn load_apart(proof: Self::Proof, p: *const f32) -> Self {
+        let mut out = [0.0; MOST_LANES];
+        for (number, to) in out[..Self::LANES].iter_mut().enumerate() {
+            // SAFETY: the caller guarantees that the number is readable.
+            *to = unsafe { p.add(2 * number).read() };
+        }
+        // SAFETY: the array has the lanes of any register.
+        unsafe { Self::load(proof, out.as_ptr()) }
+    }
     /// The greatest span of [`Self::pick`].
     const MOST_SPAN: usize = usize::MAX;
     /// Returns the numbers at `p + index`, for the index of each lane.
@@ -314,7 +328,24 @@ impl Lanes for Portable<f32, 16> {
 }
 
 #[cfg(target_arch = "aarch64")]
-impl Lanes for super::register::F32x4 {}
+impl Lanes for super::register::F32x4 {
+    #[inline(always)]
+    unsafe fn load_apart(proof: crate::cpu::vector::Neon, p: *const f32) -> Self {
+        use std::arch::aarch64::*;
+        // SAFETY: the proof says that the processor has the instructions. The loads read the 7
+        // numbers that the caller guarantees to be readable; the second begins with an odd one.
+        unsafe {
+            let (low, high) = (vld1q_f32(p), vld1q_f32(p.add(3)));
+            super::register::Proven(
+                vcombine_f32(
+                    vget_low_f32(vuzp1q_f32(low, low)),
+                    vget_low_f32(vuzp2q_f32(high, high)),
+                ),
+                proof,
+            )
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -39,6 +39,17 @@ fn picks_are_in_range<L: Lanes>(proof: L::Proof) {
     }
 }
 
+/// Tests that every second number is loaded, and none after the last of them.
+fn numbers_apart_are_loaded<L: Lanes>(proof: L::Proof) {
+    let numbers: Box<[f32]> = (0..2 * L::LANES - 1).map(|i| i as f32).collect();
+    let mut out = [0.0; MOST_LANES];
+    // SAFETY: there are as many numbers as are read, and the array has room for any register.
+    unsafe { L::load_apart(proof, numbers.as_ptr()).store(out.as_mut_ptr()) };
+    for (number, out) in out[..L::LANES].iter().enumerate() {
+        assert_eq!(*out, 2.0 * number as f32);
+    }
+}
+
 /// A strip gives what [`elementary::exp`] gives, whichever way far arguments make the other ones
 /// go.
 fn exp_of_a_strip_is_that_of_each<L: Lanes>(proof: L::Proof) {
@@ -114,23 +125,29 @@ fn words_of_every_vector_unit() {
 }
 
 #[test]
-fn picks_of_every_vector_unit() {
+fn loads_of_every_vector_unit() {
     picks_are_in_range::<Portable<f32, 4>>(());
+    numbers_apart_are_loaded::<Portable<f32, 4>>(());
     picks_are_in_range::<Portable<f32, 8>>(());
+    numbers_apart_are_loaded::<Portable<f32, 8>>(());
     picks_are_in_range::<Portable<f32, 16>>(());
+    numbers_apart_are_loaded::<Portable<f32, 16>>(());
     #[cfg(target_arch = "x86_64")]
     {
         use crate::cpu::vector::register::{F32x8, F32x16};
         use crate::cpu::vector::{Level, level};
         if let Some(proof) = level().avx2() {
             picks_are_in_range::<F32x8>(proof);
+            numbers_apart_are_loaded::<F32x8>(proof);
         }
         if let Level::Avx512(proof) = level() {
             picks_are_in_range::<F32x16>(proof);
+            numbers_apart_are_loaded::<F32x16>(proof);
         }
     }
     #[cfg(target_arch = "aarch64")]
     if let crate::cpu::vector::Level::Neon(proof) = crate::cpu::vector::level() {
         picks_are_in_range::<crate::cpu::vector::register::F32x4>(proof);
+        numbers_apart_are_loaded::<crate::cpu::vector::register::F32x4>(proof);
     }
 }
