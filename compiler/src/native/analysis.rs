@@ -15,6 +15,8 @@ use super::tape::{CHUNK, rows_at_once};
 /// tensors. Such a chunk keeps nothing in memory but steady values, and more points hide the cost
 /// of starting it.
 const CHUNK_OF_CHAIN: usize = 4 * CHUNK;
+/// The same for an epilogue that is one chain on sums: these stay in the first-level cache.
+const CHUNK_OF_SUMS: usize = 2 * CHUNK;
 /// The longest period of a steady value.
 const LONGEST_PERIOD: usize = 8 * CHUNK;
 /// The longest row of its own run-time indices. Longer rows are chunks of their own.
@@ -70,15 +72,17 @@ impl Analysis {
             if space.size < SHORTEST_CHAIN { Dense::of(false, insts.len()) } else { linked };
         let stays = |value: Value| match &insts[value] {
             Inst::Leaf(Leaf::Load(load)) => is_in_one_piece(nest, space, load),
-            inst => matches!(inst, Inst::Const(_)),
+            inst => matches!(inst, Inst::Const(_) | Inst::Leaf(Leaf::Accumulator)),
         };
         let is_linked = |value: &Value| {
             linked[*value] || uniform[*value] || periods[*value].is_some() || stays(*value)
         };
-        let is_chain = nest.aggregation.is_none() && order.iter().all(is_linked);
+        let is_chain = order.iter().all(is_linked);
+        let is_sum = |value: &Value| matches!(insts[*value], Inst::Leaf(Leaf::Accumulator));
         let longest = match row_length {
             Some(length) => (rows_at_once(length) * length).max(CHUNK),
-            None if is_chain => CHUNK_OF_CHAIN,
+            None if is_chain && nest.aggregation.is_none() => CHUNK_OF_CHAIN,
+            None if is_chain && order.iter().any(is_sum) => CHUNK_OF_SUMS,
             None if nest.aggregation.is_none() => {
                 let exchanged =
                     order.iter().filter_map(|&value| exchanged(nest, space, &insts[value]));
