@@ -44,8 +44,8 @@ fn session(name: &str, model: &Model, device: &Device) -> Session {
     builder.build().unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns the tolerance, of integers as a number of steps. Some models compute in f16, which has 11 significant bits, or quantize
-/// with 8 bits; the others sum in f32 in another order.
+/// Returns the tolerance, of integers as a number of steps. Some models compute in f16, which has
+/// 11 significant bits, or quantize with 8 bits; the others sum in f32 in another order.
 fn tolerance(name: &str) -> f64 {
     match name {
         "halves" => 2e-3,

@@ -319,18 +319,12 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::MaxOf => each!(x, k => strip.load::<L>(a, k).max(x[k])),
             Code::Min => each!(x, k => x[k].min(strip.load(a, k))),
             Code::MinOf => each!(x, k => strip.load::<L>(a, k).min(x[k])),
-            Code::MulAdd => {
-                each!(x, k => strip.load::<L>(b, k).fma(x[k], strip.load(a, k)))
-            }
-            Code::MulSub => {
-                each!(x, k => strip.load::<L>(b, k).neg().fma(x[k], strip.load(a, k)))
-            }
+            Code::MulAdd => each!(x, k => strip.load::<L>(b, k).fma(x[k], strip.load(a, k))),
+            Code::MulSub => each!(x, k => strip.load::<L>(b, k).neg().fma(x[k], strip.load(a, k))),
             Code::MulSubFrom => {
                 each!(x, k => strip.load::<L>(b, k).fma(x[k].neg(), strip.load(a, k)))
             }
-            Code::AddMul => {
-                each!(x, k => x[k].fma(strip.load(a, k), strip.load(b, k)))
-            }
+            Code::AddMul => each!(x, k => x[k].fma(strip.load(a, k), strip.load(b, k))),
             Code::Square => each!(x, k => x[k].mul(x[k])),
             Code::Neg => each!(x, k => x[k].neg()),
             Code::Abs => each!(x, k => x[k].abs()),
