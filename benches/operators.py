@@ -278,9 +278,10 @@ def quantised():
     yield Case("DynamicQuantizeLinear 1M", "DynamicQuantizeLinear", f32(1 << 20), outputs=3)
     yield Case("QuantizeLinear 1M", "QuantizeLinear", f32(1 << 20), scale, point)
     yield Case("DequantizeLinear 1M", "DequantizeLinear", u8(1 << 20), scale, point)
-    blocks = RANDOM.integers(0, 256, (4096, 128, 16)).astype("uint8")
-    options = {"K": 4096, "N": 4096, "bits": 4, "block_size": 32, "domain": "com.microsoft"}
-    yield Case("MatMulNBits 1 x 4096 x 4096", "MatMulNBits", f32(1, 4096), blocks, f32(4096 * 128), **options)
+    for size, rows in [(1024, 1), (1024, 128), (4096, 1), (4096, 128)]:
+        blocks = u8(size, size // 32, 16)
+        options = {"K": size, "N": size, "bits": 4, "block_size": 32, "domain": "com.microsoft"}
+        yield Case(f"MatMulNBits {rows} x {size} x {size}", "MatMulNBits", f32(rows, size), blocks, f32(size * size // 32), **options)
 
 
 KINDS = [elementwise, reductions, moves, pools, convolutions, products, recurrent, quantised]

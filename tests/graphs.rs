@@ -8,13 +8,14 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::{Aggregation, Graph, NodeId, Op};
-use tile_compiler::pipeline::{FOR_CPUS, FOR_SHADERS, Pass, SIMPLIFY};
+use tile_compiler::pipeline::{FOR_CPUS, FOR_SHADERS, Pass, QUANTIZED, SIMPLIFY};
 use tile_compiler::tensor::Tensor;
 use tile_compiler::{interpret, passes};
 
 /// The passes that change the order of sums, or the type in which they are rounded first. All
 /// others change no bit.
-const REORDER: [&str; 6] = ["exchange", "join", "layout", "running", "separate", "widen"];
+const REORDER: [&str; 7] =
+    ["exchange", "join", "layout", "quantized", "running", "separate", "widen"];
 
 fn any_case() -> impl Strategy<Value = Case> {
     prop_oneof![
@@ -34,7 +35,7 @@ fn any_case() -> impl Strategy<Value = Case> {
 /// Returns every pass of the pipeline, once.
 fn all_passes() -> Vec<Pass> {
     let mut all: Vec<Pass> = Vec::new();
-    for pass in SIMPLIFY.iter().chain(&FOR_SHADERS).chain(&FOR_CPUS) {
+    for pass in SIMPLIFY.iter().chain(&FOR_SHADERS).chain(&QUANTIZED).chain(&FOR_CPUS) {
         if all.iter().all(|(name, _)| *name != pass.0) {
             all.push(*pass);
         }
@@ -101,7 +102,7 @@ proptest! {
             check(&case, &expected, &[pass])?;
         }
         check(&case, &expected, &[&SIMPLIFY[..], &FOR_SHADERS].concat())?;
-        check(&case, &expected, &[&SIMPLIFY[..], &FOR_CPUS].concat())?;
+        check(&case, &expected, &[&SIMPLIFY[..], &QUANTIZED, &FOR_CPUS].concat())?;
     }
 
     /// Scans are left out: the operands of products in their bodies are not outputs.

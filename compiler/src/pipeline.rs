@@ -7,8 +7,8 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{
-    bytes, dead, exchange, fold, hoist, integers, join, layout, rank, running, separate, settle,
-    share, stretch, widen,
+    bytes, dead, exchange, fold, hoist, integers, join, layout, quantized, rank, running, separate,
+    settle, share, stretch, widen,
 };
 use crate::plan::{
     Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
@@ -42,6 +42,9 @@ pub const FOR_CPUS: [Pass; 9] = [
     ("dead", dead),
 ];
 
+/// The passes before [`FOR_CPUS`], unless sums are to be computed term by term.
+pub const QUANTIZED: [Pass; 1] = [("quantized", quantized)];
+
 /// Rewrites `graph` into an equal one that costs less.
 pub fn optimise(graph: &mut Graph) {
     rewrite(graph, &SIMPLIFY);
@@ -72,7 +75,12 @@ pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<
     let mut graph = graph.clone();
     match profile.execution {
         Execution::Shader => rewrite(&mut graph, &FOR_SHADERS),
-        Execution::Native => rewrite(&mut graph, &FOR_CPUS),
+        Execution::Native => {
+            if !profile.processor.exact {
+                rewrite(&mut graph, &QUANTIZED);
+            }
+            rewrite(&mut graph, &FOR_CPUS);
+        }
     }
     let plan = planned(&graph, profile, options);
     // Passes leave out what the budget does not allow.
@@ -120,4 +128,39 @@ fn stage<T>(name: &str, result: T, verify: impl Fn(&T) -> Result<(), String>) ->
         panic!("after the stage `{name}`, {fault}");
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::plan::{Routine, Work};
+    use crate::profile::Processor;
+
+    #[test]
+    fn exact_sums_are_of_floats() {
+        let mut graph = Graph::parse("\
+graph f(%0, %1, %2) -> (P = %6)
+%0 = input X : u8[8, 40]
+%1 = input W : i8[40, 30]
+%2 = input S : f32[]
+%3 = cast %0 : f32[8, 40]
+%4 = mul %3 %2 : f32[8, 40]
+%5 = cast %1 : f32[40, 30]
+%6 = contract sum [n, u] (n: 0..8, u: 0..30, k: 0..40) { v0 = %4[n, k]; v1 = %5[k, u]; v2 = mul v0 v1; yield v2 } : f32[8, 30]
+")
+        .unwrap();
+        optimise(&mut graph);
+        for exact in [true, false] {
+            let profile = Profile::cpu();
+            let processor = Processor { exact, ..profile.processor };
+            let plan = plan(&graph, &Profile { processor, ..profile }).unwrap();
+            let sum = |routine: &Routine| match &routine.work {
+                Work::Nest(nest) => nest.accumulator(),
+                _ => None,
+            };
+            let sums: Vec<_> = plan.routines.iter().filter_map(sum).collect();
+            assert_eq!(sums, [if exact { DType::F32 } else { DType::I32 }]);
+        }
+    }
 }

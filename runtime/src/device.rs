@@ -47,12 +47,14 @@ impl Device {
         Device(Arc::new(backend))
     }
 
-    /// Returns the same device with convolutions by direct sums.
+    /// Returns the same device with convolutions by direct sums, and with sums of products in the
+    /// type of their factors.
     ///
     /// Otherwise `cpu` uses Winograd's algorithm for convolutions with 3 × 3 and 5 × 5 windows,
     /// where that is faster. Its rounding errors are at most about twice as large, and a NaN or an
-    /// infinity also reaches some results next to those that depend on it. The other devices never
-    /// use it.
+    /// infinity also reaches some results next to those that depend on it. It also computes sums of
+    /// products of dequantized 8-bit integers in integers, with fewer roundings. The other devices
+    /// do neither.
     pub fn exact(self) -> Device {
         self.0.exact().map_or(self, Device)
     }

@@ -451,6 +451,13 @@ def refused():
         "no_output": plain([node("Relu", "X", "Z")]),
         "unsupported": plain([node("Frobnicate", "X", "A"), node("Det2", "A", "B"), node("Det2", "B", "Y")]),
         "attribute": plain([node("Relu", "X", "Y", slope=3)]),
+        "grouped": model(
+            [node("MatMulNBits", "X B S ? G", "Y", domain="com.microsoft", K=16, N=2, bits=4, block_size=16)],
+            [value("X", F32, [1, 16])],
+            [value("Y", F32, None)],
+            dict(B=np.zeros((2, 1, 8), np.uint8), S=np.ones(2, np.float32), G=np.zeros(16, np.int32)),
+            domains=["com.microsoft"],
+        ),
         "too_few_inputs": plain([node("Add", "X", "Y")]),
         "shapes": weight([3], b"0123456789ab"),
         "overflow": weight([1 << 31, 1 << 31, 1 << 31]),
@@ -921,6 +928,75 @@ def outside():
     return model(nodes, [value("X", F32, [2, 3])], outputs, weights), [x], [y, z, np.float32([x[0, 1], 0, x[1, 2], 0, 0])]
 
 
+def quantized_products():
+    """Products of floats with weights of 4 and 8 bits in blocks, and of 8-bit integers with results in floats."""
+    micro = lambda op, inputs, outputs, **attributes: node(op, inputs, outputs, domain="com.microsoft", **attributes)
+    blocks = lambda bits, size, K, N: dict(K=K, N=N, bits=bits, block_size=size)
+    nodes = [
+        micro("MatMulNBits", "X B4 S4", "A", **blocks(4, 16, 40, 7)),
+        micro("MatMulNBits", "X B4 S4 Z4 ? bias", "B", accuracy_level=0, **blocks(4, 16, 40, 7)),
+        micro("MatMulNBits", "X B4 S4 F4", "C", **blocks(4, 16, 40, 7)),
+        micro("MatMulNBits", "X B8 S8 Z8", "D", **blocks(8, 32, 40, 7)),
+        micro("MatMulNBits", "X B8 S8", "E", **blocks(8, 32, 40, 7)),
+        micro("DynamicQuantizeMatMul", "X W scale ? bias", "F"),
+        micro("DynamicQuantizeMatMul", "X W scales zeros bias", "G"),
+        micro("MatMulIntegerToFloat", "U W scale scale", "H"),
+        micro("MatMulIntegerToFloat", "U W scale scales zero zeros bias", "I"),
+    ]
+    bytes_of = lambda *shape: RANDOM.integers(0, 256, shape).astype(np.uint8)
+    some = lambda *shape: np.abs(normal(*shape)) * 0.01 + 0.01
+    weights = dict(
+        B4=bytes_of(7, 3, 8),
+        S4=some(21),
+        Z4=bytes_of(14),
+        F4=normal(21) + 8,
+        B8=bytes_of(7, 2, 32),
+        S8=some(14),
+        Z8=bytes_of(14),
+        bias=normal(7),
+        W=RANDOM.integers(-100, 100, (40, 7)).astype(np.int8),
+        U=bytes_of(3, 40),
+        scale=np.array([0.02], np.float32),
+        scales=some(7),
+        zero=np.array([117], np.uint8),
+        zeros=RANDOM.integers(-9, 9, 7).astype(np.int8),
+    )
+    outputs = [value(name, F32, None) for name in "ABCDEFGHI"]
+    return model(nodes, [value("X", F32, [3, 40])], outputs, weights, domains=["com.microsoft"]), [normal(3, 40)]
+
+
+def dequantized():
+    """A network between pairs of QuantizeLinear and DequantizeLinear: convolutions, one of them depthwise, a residual, a pool and a product."""
+    def step(name, kind, inputs, **attributes):
+        """A node whose result is quantized and dequantized."""
+        of = f"{name}_s {name}_z"
+        nodes = [node("QuantizeLinear", f"{name}_f {of}", f"{name}_q"), node("DequantizeLinear", f"{name}_q {of}", name)]
+        return ([node(kind, inputs, f"{name}_f", **attributes)] if kind else []) + nodes
+
+    constants = ["W1", "W2", "W3", "W4", "b1", "b2"]
+    nodes = [node("DequantizeLinear", f"{name}_q {name}_s {name}_z", name, axis=1 if name == "W4" else 0) for name in constants]
+    nodes += step("X", None, "")
+    nodes += step("A", "Conv", "X W1 b1", pads=[1] * 4, strides=[2, 2])
+    nodes += step("B", "Conv", "A W2 b2", pads=[1] * 4, group=6)
+    nodes += step("C", "Conv", "B W3")
+    nodes += step("D", "Add", "A C")
+    nodes += step("E", "MaxPool", "D", kernel_shape=[2, 2], strides=[1, 1])
+    nodes += step("G", "GlobalAveragePool", "E")
+    nodes += [node("Flatten", "G", "H")] + step("P", "MatMul", "H W4")
+    integers = lambda *shape: RANDOM.integers(-127, 128, shape).astype(np.int8)
+    weights = dict(W1_q=integers(6, 3, 3, 3), W2_q=integers(6, 1, 3, 3), W3_q=integers(6, 6, 1, 1), W4_q=integers(6, 5))
+    weights.update(W1_s=np.float32(0.0021), W1_z=np.int8(0), W3_s=np.abs(normal(6)) * 0.002 + 0.003, W3_z=np.zeros(6, np.int8))
+    weights.update(W2_s=np.abs(normal(6)) * 0.002 + 0.003, W2_z=np.zeros(6, np.int8), W4_s=np.abs(normal(5)) * 0.002 + 0.003)
+    weights.update(W4_z=np.zeros(5, np.int8), b1_q=RANDOM.integers(-900, 900, 6).astype(np.int32), b1_s=np.float32(0.0003))
+    weights.update(b2_q=RANDOM.integers(-900, 900, 6).astype(np.int32), b2_s=(weights["W2_s"] * np.float32(0.0117)).astype(np.float32))
+    weights.update(b1_z=np.int32(0), b2_z=np.zeros(6, np.int32))
+    for number, (name, scale) in enumerate(dict(X=0.0213, A=0.0117, B=0.0171, C=0.0131, D=0.0191, E=0.0137, G=0.0089, P=0.0047).items()):
+        weights[f"{name}_s"] = np.float32(scale)
+        weights[f"{name}_z"] = np.uint8(0 if name in "AB" else 117 + number)
+    outputs = [value(f"{name}_q", TensorProto.UINT8, None) for name in "ABCDEGP"]
+    return model(nodes, [value("X_f", F32, [2, 3, 9, 11])], outputs, weights), [normal(2, 3, 9, 11)]
+
+
 def main():
     os.makedirs(FOLDER + "/refused", exist_ok=True)
     for name, made in refused().items():
@@ -958,6 +1034,8 @@ def main():
         corners,
         sample_rate,
         outside,
+        quantized_products,
+        dequantized,
     ]
     for make in made:
         write(make.__name__, *make(), is_external=make is external)

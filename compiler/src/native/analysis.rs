@@ -15,6 +15,8 @@ use super::tape::{CHUNK, rows_at_once};
 /// contiguous tensors. Such a chunk keeps nothing in memory but steady values, and more points hide
 /// the cost of starting it.
 const LONG_CHUNK: usize = 4 * CHUNK;
+/// The same for an epilogue that is one chain on sums: these stay in the first-level cache.
+const CHUNK_OF_SUMS: usize = 2 * CHUNK;
 /// The longest period of a steady value.
 const LONGEST_PERIOD: usize = 8 * CHUNK;
 /// The longest row with values of its own. Longer rows are chunks of their own.
@@ -72,19 +74,21 @@ impl Analysis {
         let linked = if is_short { Dense::of(false, insts.len()) } else { linked };
         let stays = |value: Value| match &insts[value] {
             Inst::Leaf(Leaf::Load(load)) => is_in_one_piece(nest, space, load),
-            inst => matches!(inst, Inst::Const(_)),
+            inst => matches!(inst, Inst::Const(_) | Inst::Leaf(Leaf::Accumulator)),
         };
         let is_linked = |value: &Value| {
             linked[*value] || uniform[*value] || periods[*value].is_some() || stays(*value)
         };
         // A single value may be stored in its output at once.
-        let is_lone = order.iter().filter(|value| !is_linked(value)).count() <= 1;
+        let others = order.iter().filter(|value| !is_linked(value)).count();
+        let is_sum = |value: &Value| matches!(insts[*value], Inst::Leaf(Leaf::Accumulator));
         let longest = match row_length {
             Some(length) => (rows_at_once(length) * length).max(CHUNK),
+            None if others == 0 && order.iter().any(is_sum) => CHUNK_OF_SUMS,
             None if nest.aggregation.is_none() => {
                 let exchanged =
                     order.iter().filter_map(|&value| exchanged(nest, space, &insts[value]));
-                let least = if is_lone { LONG_CHUNK } else { CHUNK };
+                let least = if others <= 1 { LONG_CHUNK } else { CHUNK };
                 exchanged.max().unwrap_or(0).max(least)
             }
             None => CHUNK,

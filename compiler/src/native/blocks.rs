@@ -14,9 +14,8 @@ pub const MOST_AT_ONCE: usize = 1024;
 pub struct ProductBlocks {
     /// The terms that are packed, and added up, at a time.
     pub terms: usize,
-    /// The most columns that are multiplied by one block of rows before the next. They take at most
-    /// 384 KiB of the second-level cache: [`columns_at_once`](Self::columns_at_once) reduces them
-    /// for longer blocks of terms.
+    /// The most columns that are multiplied by one block of rows before the next, for blocks of
+    /// 1536 bytes of terms. They take at most 384 KiB of the second-level cache.
     pub columns: usize,
     /// The most rows that are packed at a time: 263 KiB of the second-level cache.
     pub rows: usize,
@@ -44,8 +43,9 @@ impl ProductBlocks {
     }
 
     /// Returns how many columns are multiplied by one block of rows before the next, for blocks of
-    /// `terms` numbers of `bytes` bytes.
+    /// `terms` numbers of `bytes` bytes. Short sums have up to four times as many columns, so that
+    /// whole rows of results are finished together.
     pub fn columns_at_once(&self, terms: usize, bytes: usize) -> usize {
-        self.columns * PANEL_ROW_BYTES / (terms * bytes).max(PANEL_ROW_BYTES)
+        self.columns * PANEL_ROW_BYTES / (terms * bytes).max(PANEL_ROW_BYTES / 4)
     }
 }

@@ -1,7 +1,8 @@
 //! The operations of chains.
 
 /// An operation on the current value `x` of a chain and on the operands `a` and `b`. All are f32,
-/// except where the operation says otherwise.
+/// except where the operation says otherwise. An 8-bit integer is a 32-bit one of the same value
+/// while it is `x`: reading it extends it, and storing it takes its last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     Nothing,
@@ -49,6 +50,15 @@ pub enum Code {
     /// The floats nearest to signed or unsigned 32-bit integers.
     FromSigned,
     FromUnsigned,
+    /// The signed integers next to floats towards zero. They saturate, and a NaN gives 0: so do the
+    /// next two.
+    ToSigned,
+    /// The same, for i8 and u8.
+    ToSignedByte,
+    ToUnsignedByte,
+    /// The last byte of integers, as i8 and u8.
+    SignedByte,
+    UnsignedByte,
 }
 
 /// A relation of the current value `x` of a chain to an operand `a`.
@@ -84,7 +94,7 @@ pub enum WordOp {
 impl Code {
     /// The operations other than words: each with its name in text forms and the number of its
     /// operands.
-    const NAMED: [(Code, &'static str, usize); 29] = [
+    const NAMED: [(Code, &'static str, usize); 34] = [
         (Code::Nothing, "nothing", 0),
         (Code::Take, "take", 1),
         (Code::Add, "add", 1),
@@ -114,6 +124,11 @@ impl Code {
         (Code::Erf, "erf", 0),
         (Code::FromSigned, "from_signed", 0),
         (Code::FromUnsigned, "from_unsigned", 0),
+        (Code::ToSigned, "to_signed", 0),
+        (Code::ToSignedByte, "to_signed_byte", 0),
+        (Code::ToUnsignedByte, "to_unsigned_byte", 0),
+        (Code::SignedByte, "signed_byte", 0),
+        (Code::UnsignedByte, "unsigned_byte", 0),
     ];
 
     /// Returns the number of its operands.

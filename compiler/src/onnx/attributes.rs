@@ -76,9 +76,9 @@ pub(super) fn literal(tensor: &Tensor) -> Passed {
     nested(tensor.shape(), &tensor.scalars().collect::<Vec<_>>())
 }
 
-/// Attributes of early versions without effect on results: inputs that may be overwritten, and
-/// whether an output is wanted.
-const IGNORED: [&str; 2] = ["consumed_inputs", "output_sequence"];
+/// Attributes without effect on results: inputs that may be overwritten, whether an output is
+/// wanted, and for `MatMulNBits` sizes that its inputs have, and the least accuracy.
+const IGNORED: [&str; 5] = ["consumed_inputs", "output_sequence", "K", "N", "accuracy_level"];
 
 /// Returns the attributes of a node, without ignored ones. References to the enclosing function's
 /// attributes are replaced by their values.

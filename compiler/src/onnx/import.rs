@@ -196,7 +196,8 @@ impl<'p> Importer<'p> {
     }
 
     /// Stores a tensor of the file: a small one as a constant in the graph, any other as a weight
-    /// with this path. If it may have been trained, only a single number counts as small.
+    /// with this path. If it may have been trained, only a single number counts as small. A vector
+    /// of equal integers is a constant, too, so that zero points of 0 cost nothing.
     pub fn stored(
         &mut self,
         tensor: &proto::Tensor,
@@ -212,9 +213,16 @@ impl<'p> Importer<'p> {
                 None
             }
         };
+        let is_repeated = |value: &Tensor| {
+            let mut scalars = value.scalars();
+            let first = scalars.next();
+            ty.rank() == 1 && !ty.dtype.is_float() && scalars.all(|scalar| Some(scalar) == first)
+        };
         self.calls.begin(path, "", path);
         let node = match value {
-            Some(value) if ty.elements() <= small => self.calls.constant(&value),
+            Some(value) if ty.elements() <= small || is_repeated(&value) => {
+                self.calls.constant(&value)
+            }
             value => {
                 let free =
                     (0..).map(|n| if n == 0 { path.to_owned() } else { format!("{path}_{n}") });

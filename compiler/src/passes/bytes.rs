@@ -53,6 +53,11 @@ pub fn bytes(graph: &mut Graph) {
     }
 }
 
+/// Returns whether the pass rewrites the node.
+pub(super) fn is_product_of_bytes(graph: &mut Graph, id: NodeId) -> bool {
+    Product::of(graph, id).is_some()
+}
+
 /// A sum of products that is rewritten.
 struct Product {
     contraction: Box<Contraction>,
@@ -236,38 +241,13 @@ impl Factor {
             padding,
         };
         if let Some(zero) = zero {
-            factor.over_places = Some(factor.zero_over_places(graph, zero, contraction, shape)?);
+            let is_one = graph.shape(zero).iter().all(|&size| size == 1);
+            if factor.is_padded() && !is_one {
+                return None;
+            }
+            factor.over_places = Some(over_result(graph, contraction, shape, access, zero)?);
         }
         Some(factor)
-    }
-
-    /// Returns the zero point as a tensor that is broadcast over the result.
-    fn zero_over_places(
-        &self,
-        graph: &mut Graph,
-        zero: NodeId,
-        contraction: &Contraction,
-        shape: &[usize],
-    ) -> Option<NodeId> {
-        let sizes = graph.shape(zero).to_vec();
-        if sizes.iter().all(|&size| size == 1) {
-            return Some(scalar(graph, zero));
-        }
-        let missing = self.access.index.len() - sizes.len();
-        let along = |(axis, &size): (usize, &usize)| match size {
-            1 => Affine::constant(0),
-            _ => self.access.index[missing + axis].affine.clone(),
-        };
-        let index: Vec<Affine> = sizes.iter().enumerate().map(along).collect();
-        let access = Access::fixed(0, index);
-        let is_of_place =
-            |v: usize| contraction.output.iter().any(|place| place.coefficient(v) != 0);
-        let mut varying =
-            (0..contraction.indices.len()).filter(|&v| contraction.indices[v].varies());
-        if self.is_padded() || varying.any(|v| access.mentions(v) && !is_of_place(v)) {
-            return None;
-        }
-        over_places(graph, contraction, shape, &access, zero, Aggregation::Assign)
     }
 
     fn is_padded(&self) -> bool {
@@ -399,8 +379,37 @@ fn places(
     Some(all?.into_iter().unzip())
 }
 
+/// Returns `tensor`, which is broadcast over the operand of an access, as one that is broadcast
+/// over the result. `None` if it is not the same for all terms of a place.
+pub(super) fn over_result(
+    graph: &mut Graph,
+    contraction: &Contraction,
+    shape: &[usize],
+    access: &Access,
+    tensor: NodeId,
+) -> Option<NodeId> {
+    let sizes = graph.shape(tensor).to_vec();
+    if sizes.iter().all(|&size| size == 1) {
+        return Some(scalar(graph, tensor));
+    }
+    let missing = access.index.len().checked_sub(sizes.len())?;
+    let along = |(axis, &size): (usize, &usize)| match size {
+        1 => Affine::constant(0),
+        _ => access.index[missing + axis].affine.clone(),
+    };
+    let index: Vec<Affine> = sizes.iter().enumerate().map(along).collect();
+    let access = Access::fixed(0, index);
+    let is_of_place = |v: usize| contraction.output.iter().any(|place| place.coefficient(v) != 0);
+    let mut varying = (0..contraction.indices.len()).filter(|&v| contraction.indices[v].varies());
+    if varying.any(|v| access.mentions(v) && !is_of_place(v)) {
+        return None;
+    }
+    over_places(graph, contraction, shape, &access, tensor, Aggregation::Assign)
+}
+
 /// Adds the aggregate of the elements of `tensor` that an access reads for each place of a result,
-/// in i32. The result has an axis of size 1 where the access does not depend on the place.
+/// in i32, or in f32 if it has these. The result has an axis of size 1 where the access does not
+/// depend on the place.
 fn over_places(
     graph: &mut Graph,
     contraction: &Contraction,
@@ -414,9 +423,10 @@ fn over_places(
     for (_, range) in indices.iter_mut().enumerate().filter(|(v, _)| !access.mentions(*v)) {
         range.high = range.high.min(range.low + 1);
     }
+    let dtype = if graph.dtype(tensor) == DType::F32 { DType::F32 } else { DType::I32 };
     let mut body = Program::default();
     let value = body.push(Inst::Leaf(ContractionLeaf::Access(0)), graph.dtype(tensor));
-    body.results = vec![body.cast(value, DType::I32)];
+    body.results = vec![body.cast(value, dtype)];
     let contraction = Contraction {
         rank: None,
         aggregation,
@@ -427,7 +437,7 @@ fn over_places(
         body,
         default: false,
     };
-    let ty = TensorType::new(DType::I32, &shape[..]);
+    let ty = TensorType::new(dtype, &shape[..]);
     Some(graph.add(Op::Contraction(Box::new(contraction)), ty, &[tensor]))
 }
 
@@ -446,15 +456,16 @@ fn constant(graph: &mut Graph, value: i64) -> NodeId {
     graph.add(Op::Constant(value), TensorType::new(DType::I32, &[][..]), &[])
 }
 
-/// Returns an i32 tensor of one element without axes.
+/// Returns a tensor of one element without axes.
 fn scalar(graph: &mut Graph, tensor: NodeId) -> NodeId {
     if graph.shape(tensor).is_empty() {
         return tensor;
     }
+    let ty = TensorType::new(graph.dtype(tensor), &[][..]);
     if let Op::Constant(value) = graph.node(tensor).op {
-        return constant(graph, value.to_i64());
+        return graph.add(Op::Constant(value), ty, &[]);
     }
-    graph.add(Op::Reshape, TensorType::new(graph.dtype(tensor), &[][..]), &[tensor])
+    graph.add(Op::Reshape, ty, &[tensor])
 }
 
 /// Returns whether the node is a cast from a type.
@@ -462,8 +473,8 @@ fn is_cast_from(graph: &Graph, id: NodeId, dtype: DType) -> bool {
     graph.node(id).op == Op::Cast && graph.dtype(graph.operands(id)[0]) == dtype
 }
 
-/// Adds an operation on tensors of i32, of which each axis has the same size or size 1.
-fn binary(graph: &mut Graph, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
+/// Adds an operation on tensors of one type, of which each axis has the same size or size 1.
+pub(super) fn binary(graph: &mut Graph, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
     let (long, short) = match graph.shape(a).len() < graph.shape(b).len() {
         true => (graph.shape(b), graph.shape(a)),
         false => (graph.shape(a), graph.shape(b)),
@@ -474,7 +485,8 @@ fn binary(graph: &mut Graph, op: BinaryOp, a: NodeId, b: NodeId) -> NodeId {
         _ => size,
     };
     let shape: Vec<usize> = long.iter().enumerate().map(size).collect();
-    graph.add(Op::Binary(op), TensorType::new(DType::I32, &shape[..]), &[a, b])
+    let ty = TensorType::new(graph.dtype(a), &shape[..]);
+    graph.add(Op::Binary(op), ty, &[a, b])
 }
 
 #[cfg(test)]

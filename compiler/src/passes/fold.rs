@@ -152,10 +152,13 @@ fn is_sum(graph: &Graph, id: NodeId) -> bool {
     contraction.aggregation == Aggregation::Sum && !contraction.default
 }
 
-/// Returns the value that all elements of a constant have.
+/// Returns the value that all elements of a constant have, or of one that is reshaped and cast.
 fn uniform(graph: &Graph, id: NodeId) -> Option<Scalar> {
-    let (first, rest) = elements(graph, id)?.split_first()?;
-    rest.iter().all(|scalar| scalar == first).then_some(*first)
+    let operand = |id: NodeId| graph.operands(id)[0];
+    let cast = if graph.node(id).op == Op::Cast { operand(id) } else { id };
+    let source = if graph.node(cast).op == Op::Reshape { operand(cast) } else { cast };
+    let (first, rest) = elements(graph, source)?.split_first()?;
+    rest.iter().all(|scalar| scalar == first).then(|| first.cast(graph.dtype(id)))
 }
 
 /// Returns the node that `op` of `x` equals, if there is one.

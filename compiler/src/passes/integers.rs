@@ -58,7 +58,7 @@ pub fn integers(graph: &mut Graph) {
 }
 
 /// Returns the body that multiplies two accesses.
-fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
+pub(super) fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
     let mut body = Program::default();
     let [a, b] = [0, 1].map(|access| body.push(Inst::Leaf(ContractionLeaf::Access(access)), dtype));
     body.results = vec![body.binary(BinaryOp::Mul, a, b)];
@@ -67,7 +67,7 @@ fn product_of_accesses(dtype: DType) -> Program<ContractionLeaf> {
 
 /// Returns the type in which to compute the node, if it is a sum of products of integers that a
 /// float represents exactly.
-fn float(
+pub(super) fn float(
     graph: &Graph,
     id: NodeId,
     contraction: &Contraction,
@@ -122,7 +122,7 @@ pub(super) fn has_narrow_groups(contraction: &Contraction) -> bool {
 /// Returns an upper bound of the points that fall on one place. Given all other variables, each
 /// coordinate of the place determines one of the variables that no other coordinate mentions. The
 /// values of the remaining variables may all fall on one place.
-fn terms(contraction: &Contraction) -> i128 {
+pub(super) fn terms(contraction: &Contraction) -> i128 {
     let range = |variable: usize| &contraction.indices[variable];
     let extent = |variable: &usize| i128::from(range(*variable).high - range(*variable).low).max(1);
     let namers = |variable: usize| {
@@ -143,7 +143,7 @@ fn greatest(dtype: DType) -> i128 {
 
 /// Returns a bound of the magnitude of a node's elements, if they are integers or bools. `most` has
 /// the bounds of its operands.
-fn magnitude(graph: &Graph, id: NodeId, most: &NodeMap<i128>) -> i128 {
+pub(super) fn magnitude(graph: &Graph, id: NodeId, most: &NodeMap<i128>) -> i128 {
     let dtype = graph.dtype(id);
     if dtype.is_float() {
         return i128::MAX;

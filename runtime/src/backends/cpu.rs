@@ -18,7 +18,8 @@ use crate::trace::Trace;
 
 /// This processor.
 pub struct Cpu {
-    /// Whether convolutions are direct sums, without Winograd's algorithm.
+    /// Whether convolutions are direct sums, without Winograd's algorithm, and sums of dequantized
+    /// integers are of floats.
     pub exact: bool,
 }
 

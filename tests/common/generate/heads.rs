@@ -78,17 +78,18 @@ fn transposed(choices: &mut Choices, builder: &mut Builder, x: Value) -> Value {
     y
 }
 
-/// Adds a product of small integers, summed in a wider type: perhaps less zero points, and perhaps
-/// of windows of the rows.
+/// Adds a product of small integers, summed in a wider type: perhaps less zero points, perhaps
+/// times scales in f32, and perhaps of windows of the rows.
 fn quantized(choices: &mut Choices, builder: &mut Builder, [rows, terms]: [usize; 2]) -> Value {
     let (columns, wide) = (choices.size(9), choices.of(&[DType::I32, DType::I64, DType::U32]));
     let narrow = if wide == DType::U32 { [DType::U8, DType::Bool] } else { [DType::I8, DType::U8] };
     let taps = choices.of(&[1, 1, 3]);
+    let is_scaled = wide == DType::I32 && choices.once_in(2);
     let mut factor = |shape: &[usize], zeros: &[usize]| {
         let dtype = choices.of(&narrow);
         let value = builder.input(choices, dtype, shape);
         let value = builder.cast(value, wide);
-        match choices.pick(4) {
+        let value = match choices.pick(4) {
             0 | 1 => value,
             2 => {
                 let zero = builder.constant(Scalar::from_i64(wide, choices.of(&[1, 128, 127])));
@@ -100,7 +101,14 @@ fn quantized(choices: &mut Choices, builder: &mut Builder, [rows, terms]: [usize
                 let zero = builder.cast(zero, wide);
                 builder.binary(BinaryOp::Sub, value, zero)
             }
+        };
+        if !is_scaled {
+            return value;
         }
+        let value = builder.cast(value, DType::F32);
+        let shape = if choices.once_in(2) { zeros } else { &[] };
+        let scale = builder.input_of(choices, DType::F32, shape, -2.0, 2.0, 2);
+        builder.binary(BinaryOp::Mul, value, scale)
     };
     let x = factor(&[rows, terms], &[rows, 1]);
     let weight = factor(&[taps, terms, columns], &[columns]);

@@ -81,10 +81,16 @@ fn word(op: BinaryOp, dtype: DType, swapped: bool) -> Option<WordOp> {
 
 /// Returns the operation of a cast.
 pub fn cast(from: DType, to: DType) -> Option<Code> {
+    use DType::{F32, I8, I32, U8, U32};
     match (from, to) {
-        (DType::I32, DType::U32) | (DType::U32, DType::I32) => Some(Code::Nothing),
-        (DType::I32, DType::F32) => Some(Code::FromSigned),
-        (DType::U32, DType::F32) => Some(Code::FromUnsigned),
+        (I32, U32) | (U32, I32) | (I8 | U8, I32 | U32) => Some(Code::Nothing),
+        (I8 | U8 | I32, F32) => Some(Code::FromSigned),
+        (U32, F32) => Some(Code::FromUnsigned),
+        (F32, I32) => Some(Code::ToSigned),
+        (F32, I8) => Some(Code::ToSignedByte),
+        (F32, U8) => Some(Code::ToUnsignedByte),
+        (I32 | U32 | U8, I8) => Some(Code::SignedByte),
+        (I32 | U32 | I8, U8) => Some(Code::UnsignedByte),
         _ => None,
     }
 }
@@ -101,7 +107,9 @@ pub fn chainable(inst: &Inst<Leaf>, dtypes: &Dense<Value, DType>, value: Value) 
             dtypes[*a] == dtypes[*b] && binary(*op, dtypes[*a], false).is_some()
         }
         Inst::Cast(a) => cast(dtypes[*a], dtypes[value]).is_some(),
-        Inst::Select(c, a, b) => dtypes[*c] == DType::Bool && f32(*a) && f32(*b),
+        Inst::Select(c, a, _) => {
+            dtypes[*c] == DType::Bool && matches!(dtypes[*a], DType::F32 | DType::I32 | DType::U32)
+        }
         Inst::Leaf(Leaf::Statistic(Aggregation::Sum | Aggregation::Max | Aggregation::Min, _)) => {
             f32(value)
         }

@@ -1,4 +1,4 @@
-//! Chains: several instructions on f32 or 32-bit integers in one pass over a chunk. Each finds the
+//! Chains: several instructions on f32 or integers in one pass over a chunk. Each finds the
 //! result of the one before in registers, and only values that others read are stored.
 //!
 //! Example: let only v3 be read later in

@@ -161,10 +161,16 @@ impl Walk<'_> {
             let dtype = walk.dtype(value)?;
             ensure(word(dtype), || format!("v{value} is {dtype} in a chain"))
         };
-        is_word(self, chain.from)?;
+        // Bytes are words only while they are the current value.
+        let is_current = |walk: &Self, value: Value| match walk.dtype(value)? {
+            DType::I8 | DType::U8 => Ok(()),
+            _ => is_word(walk, value),
+        };
+        is_current(self, chain.from)?;
         for step in &chain.moves {
             step.reads().try_for_each(|read| self.read(read))?;
             match *step {
+                Move::Apply(Code::Take, [Some(value), None]) => is_current(self, value)?,
                 Move::Apply(code, operands) => {
                     let count = operands.iter().flatten().count();
                     ensure(count == code.operands(), || {
@@ -190,7 +196,8 @@ impl Walk<'_> {
                         format!("v{value} is a comparison, and not bool")
                     })?;
                 }
-                Move::Keep(value) | Move::Aggregate(_, value) => is_word(self, value)?,
+                Move::Keep(value) => is_current(self, value)?,
+                Move::Aggregate(_, value) => is_word(self, value)?,
             }
             if let Some(value) = step.stored() {
                 let known = chain.registers.iter().any(|(stored, _)| *stored == value);

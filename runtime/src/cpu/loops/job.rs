@@ -184,7 +184,8 @@ impl<'a> Job<'a> {
     /// # Safety
     /// - Each place must be finished by one thread only.
     pub unsafe fn complete<T: Number>(&self, epilogue: &mut Machine, place: usize, values: &[T]) {
-        for (start, values) in (place..).step_by(CHUNK).zip(values.chunks(CHUNK)) {
+        let longest = if self.epilogue.fused.is_some() { CHUNK } else { self.epilogue.longest };
+        for (start, values) in (place..).step_by(longest).zip(values.chunks(longest)) {
             let part = || self.part(0, start..start + values.len(), size_of::<T>());
             match self.epilogue.fused.as_ref().and_then(|fused| Some((fused, part()?))) {
                 Some((fused, (bytes, range))) => {

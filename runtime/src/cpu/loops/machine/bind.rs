@@ -5,8 +5,9 @@ use crate::cpu::vector;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::{Bool, Number};
 use crate::cpu::vector::strip::{self, ChunkPointer, Code, Op};
+use tile_compiler::dtype::DType;
 use tile_compiler::graph::Aggregation;
-use tile_compiler::native::{Chain, Move};
+use tile_compiler::native::{Chain, Code as ChainCode, Move};
 use tile_compiler::scalar::Value;
 
 /// The numbers of a register.
@@ -75,7 +76,7 @@ impl Machine<'_> {
             if is_of_rows(chain.from) || chain.moves.iter().any(by_row) { self.rows } else { 1 };
         // A move has at most two places here. Their addresses are handed out while more are added.
         bench.memory.reserve((1 + chain.moves.len() * 2) * self.rows);
-        let from = self.place::<f32>(chain.from, &mut bench);
+        let (take, first) = self.taken(chain.from, &mut bench);
         // Prefetching costs a short chain more than it gains, except where results bypass the
         // caches because they are larger.
         if asks && (self.past || !chain.is_short()) {
@@ -83,6 +84,13 @@ impl Machine<'_> {
                 .drain(..)
                 .for_each(|(code, place)| bench.push(code, place, ChunkPointer::NONE));
         }
+        let from = match take {
+            Code::Take => first,
+            _ => {
+                bench.push(take, first, ChunkPointer::NONE);
+                ChunkPointer::NONE
+            }
+        };
         for step in &chain.moves {
             self.bind(chain, *step, past, &mut bench);
         }
@@ -105,6 +113,10 @@ impl Machine<'_> {
     /// Adds the operations of one step of a chain.
     fn bind(&mut self, chain: &Chain, step: Move, past: bool, bench: &mut Bench) {
         match step {
+            Move::Apply(ChainCode::Take, [Some(value), _]) => {
+                let (take, place) = self.taken(value, bench);
+                bench.push(take, place, ChunkPointer::NONE);
+            }
             Move::Apply(code, values) => {
                 let [a, b] = values
                     .map(|value| value.map_or(ChunkPointer::NONE, |v| self.place::<f32>(v, bench)));
@@ -142,7 +154,9 @@ impl Machine<'_> {
             Move::Keep(value) => {
                 let past = past && self.sink(value).is_some();
                 let to = self.target(chain, value);
-                if past {
+                if self.tape.dtypes[value].size() == 1 {
+                    bench.push(Code::KeepBytes, to, ChunkPointer::NONE)
+                } else if past {
                     bench.push(Code::KeepPast, to, ChunkPointer::NONE)
                 } else {
                     bench.keep(to)
@@ -183,7 +197,23 @@ impl Machine<'_> {
         Some([0, 1].map(|part| ChunkPointer::rows(start.wrapping_add(first + part).cast(), row)))
     }
 
-    /// Returns the place of a value with elements of type `T`: f32, or Bool if it is not the same
+    /// Returns the operation that makes a value the current one, and the value's place.
+    fn taken(&mut self, value: Value, bench: &mut Bench) -> (Code, ChunkPointer) {
+        let dtype = self.tape.dtypes[value];
+        if !matches!(dtype, DType::I8 | DType::U8) {
+            return (Code::Take, self.place::<f32>(value, bench));
+        }
+        let signed = dtype == DType::I8;
+        if matches!(self.at[value], At::Uniform(..) | At::OfRows(_)) {
+            let word = |byte: &u8| if signed { *byte as i8 as u32 } else { u32::from(*byte) };
+            let words = self.distinct::<u8>(value).iter().map(word);
+            return (Code::Take, bench.rows(words.map(f32::from_bits)));
+        }
+        let take = if signed { Code::TakeSignedBytes } else { Code::TakeUnsignedBytes };
+        (take, self.place::<u8>(value, bench))
+    }
+
+    /// Returns the place of a value with elements of type `T`: f32, or bytes if it is not the same
     /// all over a row.
     fn place<T: Number>(&mut self, value: Value, bench: &mut Bench) -> ChunkPointer {
         match self.at[value] {

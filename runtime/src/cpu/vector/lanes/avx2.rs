@@ -1,6 +1,6 @@
 //! Lanes of AVX2.
 
-use super::{LESS, Lanes, MOST_LANES, POWERS_OF_EIGHTHS, by_groups, instructions};
+use super::{LESS, Lanes, MOST_LANES, POWERS_OF_EIGHTHS, TWO_TO_31, by_groups, instructions};
 use crate::cpu::vector::register::{F32x8, Vector};
 use crate::cpu::vector::{Avx2, elementary};
 use std::arch::x86_64::*;
@@ -103,6 +103,76 @@ impl Lanes for F32x8 {
             (_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high))
         };
         Self(low, self.1).fma(Self(high, self.1), Self::splat(self.1, 65536.0))
+    }
+
+    #[inline(always)]
+    fn floats_as_words(self) -> Self {
+        // SAFETY: the register proves that the processor has the instructions.
+        let words = unsafe {
+            let is_number = _mm256_cmp_ps::<_CMP_ORD_Q>(self.0, self.0);
+            let is_large = _mm256_cmp_ps::<_CMP_GE_OQ>(self.0, _mm256_set1_ps(TWO_TO_31));
+            let words = _mm256_castsi256_ps(_mm256_cvttps_epi32(self.0));
+            let most = _mm256_castsi256_ps(_mm256_set1_epi32(i32::MAX));
+            _mm256_blendv_ps(_mm256_and_ps(words, is_number), most, is_large)
+        };
+        Self(words, self.1)
+    }
+
+    #[inline(always)]
+    fn floats_as_bytes(self, signed: bool) -> Self {
+        let (low, high) = if signed { (-128.0, 127.0) } else { (0.0, 255.0) };
+        // SAFETY: the register proves that the processor has the instructions.
+        let words = unsafe {
+            let is_number = _mm256_cmp_ps::<_CMP_ORD_Q>(self.0, self.0);
+            let above = _mm256_max_ps(self.0, _mm256_set1_ps(low));
+            let within = _mm256_min_ps(above, _mm256_set1_ps(high));
+            _mm256_and_ps(_mm256_castsi256_ps(_mm256_cvttps_epi32(within)), is_number)
+        };
+        Self(words, self.1)
+    }
+
+    #[inline(always)]
+    fn last_bytes(self, signed: bool) -> Self {
+        // SAFETY: the register proves that the processor has the instructions.
+        let words = unsafe {
+            let first = _mm256_slli_epi32::<24>(_mm256_castps_si256(self.0));
+            _mm256_castsi256_ps(match signed {
+                true => _mm256_srai_epi32::<24>(first),
+                false => _mm256_srli_epi32::<24>(first),
+            })
+        };
+        Self(words, self.1)
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(proof: Self::Proof, p: *const u8, signed: bool) -> Self {
+        // SAFETY: the proof says that the processor has the instructions. The caller guarantees
+        // `LANES` readable bytes.
+        let words = unsafe {
+            let bytes = _mm_loadl_epi64(p.cast());
+            _mm256_castsi256_ps(match signed {
+                true => _mm256_cvtepi8_epi32(bytes),
+                false => _mm256_cvtepu8_epi32(bytes),
+            })
+        };
+        Self(words, proof)
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, p: *mut u8) {
+        // SAFETY: the register proves that the processor has the instructions. The caller
+        // guarantees `LANES` writable bytes.
+        unsafe {
+            // The first four bytes of each half become the last bytes of its words.
+            let last = _mm256_setr_epi8(
+                0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12, -1, -1,
+                -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+            );
+            let halves = _mm256_shuffle_epi8(_mm256_castps_si256(self.0), last);
+            let (low, high) =
+                (_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves));
+            _mm_storel_epi64(p.cast(), _mm_unpacklo_epi32(low, high));
+        }
     }
 
     #[inline(always)]

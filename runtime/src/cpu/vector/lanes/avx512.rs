@@ -1,6 +1,6 @@
 //! Lanes of AVX-512.
 
-use super::{LESS, Lanes, MOST_LANES, instructions};
+use super::{LESS, Lanes, MOST_LANES, TWO_TO_31, instructions};
 use crate::cpu::vector::register::{F32x16, Vector};
 use crate::cpu::vector::{Avx512, elementary};
 use std::arch::x86_64::*;
@@ -95,6 +95,68 @@ impl Lanes for F32x16 {
             if signed { _mm512_cvtepi32_ps(a) } else { _mm512_cvtepu32_ps(a) }
         };
         Self(floats, self.1)
+    }
+
+    #[inline(always)]
+    fn floats_as_words(self) -> Self {
+        // SAFETY: the register proves that the processor has the instructions.
+        let words = unsafe {
+            let is_number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(self.0, self.0);
+            let is_large = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(self.0, _mm512_set1_ps(TWO_TO_31));
+            let words = _mm512_maskz_cvttps_epi32(is_number, self.0);
+            _mm512_castsi512_ps(_mm512_mask_set1_epi32(words, is_large, i32::MAX))
+        };
+        Self(words, self.1)
+    }
+
+    #[inline(always)]
+    fn floats_as_bytes(self, signed: bool) -> Self {
+        let (low, high) = if signed { (-128.0, 127.0) } else { (0.0, 255.0) };
+        // SAFETY: the register proves that the processor has the instructions.
+        let words = unsafe {
+            let is_number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(self.0, self.0);
+            let above = _mm512_max_ps(self.0, _mm512_set1_ps(low));
+            let within = _mm512_min_ps(above, _mm512_set1_ps(high));
+            _mm512_castsi512_ps(_mm512_maskz_cvttps_epi32(is_number, within))
+        };
+        Self(words, self.1)
+    }
+
+    #[inline(always)]
+    fn last_bytes(self, signed: bool) -> Self {
+        // SAFETY: the register proves that the processor has the instructions.
+        let words = unsafe {
+            let first = _mm512_slli_epi32::<24>(_mm512_castps_si512(self.0));
+            _mm512_castsi512_ps(match signed {
+                true => _mm512_srai_epi32::<24>(first),
+                false => _mm512_srli_epi32::<24>(first),
+            })
+        };
+        Self(words, self.1)
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(proof: Self::Proof, p: *const u8, signed: bool) -> Self {
+        // SAFETY: the proof says that the processor has the instructions. The caller guarantees
+        // `LANES` readable bytes.
+        let words = unsafe {
+            let bytes = _mm_loadu_si128(p.cast());
+            match signed {
+                true => _mm512_cvtepi8_epi32(bytes),
+                false => _mm512_cvtepu8_epi32(bytes),
+            }
+        };
+        // SAFETY: the proof says that the processor has the instruction.
+        Self(unsafe { _mm512_castsi512_ps(words) }, proof)
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes(self, p: *mut u8) {
+        // SAFETY: the register proves that the processor has the instructions. The caller
+        // guarantees `LANES` writable bytes.
+        unsafe {
+            _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(_mm512_castps_si512(self.0)));
+        }
     }
 
     #[inline(always)]

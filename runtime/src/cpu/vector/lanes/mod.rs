@@ -23,6 +23,10 @@ pub const LESS: i32 = 17;
 pub const LESS_OR_EQUAL: i32 = 18;
 pub const NOT_EQUAL: i32 = 4;
 
+/// The least float above all i32s.
+#[cfg(target_arch = "x86_64")]
+const TWO_TO_31: f32 = 2147483648.0;
+
 /// Applies `f` to each lane of some registers.
 #[inline(always)]
 fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N]) -> f32) -> L {
@@ -204,6 +208,57 @@ pub trait Lanes: Vector<Scalar = f32> {
     fn words_as_floats(self, signed: bool) -> Self {
         let float = |word: u32| if signed { word as i32 as f32 } else { word as f32 };
         each([self], |[a]| float(a.to_bits()))
+    }
+    /// Converts lanes to i32s, which the lanes hold. They are truncated and saturate, and a NaN
+    /// gives 0.
+    #[inline(always)]
+    fn floats_as_words(self) -> Self {
+        each([self], |[a]| f32::from_bits(a as i32 as u32))
+    }
+    /// Converts lanes to signed or unsigned bytes in the same way. The lanes hold them as integers
+    /// of 32 bits.
+    #[inline(always)]
+    fn floats_as_bytes(self, signed: bool) -> Self {
+        let byte = |a: f32| if signed { a as i8 as i32 } else { a as u8 as i32 };
+        each([self], |[a]| f32::from_bits(byte(a) as u32))
+    }
+    /// Replaces lanes that hold integers by their last bytes, extended to 32 bits.
+    #[inline(always)]
+    fn last_bytes(self, signed: bool) -> Self {
+        let last = |word: u32| if signed { word as i8 as u32 } else { word as u8 as u32 };
+        each([self], |[a]| f32::from_bits(last(a.to_bits())))
+    }
+    /// Loads signed or unsigned bytes, extended to integers of 32 bits.
+    ///
+    /// # Safety
+    /// - `p` must be readable for `LANES` bytes.
+    #[inline(always)]
+    unsafe fn load_bytes(proof: Self::Proof, p: *const u8, signed: bool) -> Self {
+        let mut all = [0.0; MOST_LANES];
+        // SAFETY: the caller guarantees `LANES` readable bytes at `p`. The array has the lanes of
+        // any register.
+        unsafe {
+            for (i, to) in all[..Self::LANES].iter_mut().enumerate() {
+                *to = f32::from_bits(*p.add(i) as u32);
+            }
+            Self::load(proof, all.as_ptr()).last_bytes(signed)
+        }
+    }
+    /// Stores the last byte of each lane, which holds an integer.
+    ///
+    /// # Safety
+    /// - `p` must be writable for `LANES` bytes.
+    #[inline(always)]
+    unsafe fn store_bytes(self, p: *mut u8) {
+        let mut all = [0.0f32; MOST_LANES];
+        // SAFETY: the caller guarantees `LANES` writable bytes at `p`. The array has room for the
+        // lanes of any register.
+        unsafe {
+            self.store(all.as_mut_ptr());
+            for (i, x) in all[..Self::LANES].iter().enumerate() {
+                *p.add(i) = x.to_bits() as u8;
+            }
+        }
     }
     /// Loads the first `length` numbers at `p`, then zeros.
     ///

@@ -24,6 +24,51 @@ fn words_equal_their_definition<L: Lanes>(proof: L::Proof) {
     }
 }
 
+/// Tests conversions to integers, at their limits and beyond.
+fn integers_equal_their_definition<L: Lanes>(proof: L::Proof) {
+    let near =
+        [0.0, 0.5, 0.999, 1.0, 126.5, 127.0, 127.5, 128.0, 129.0, 254.9, 255.0, 255.5, 256.0];
+    let far = [1e9, 2147483520.0, 2147483648.0, 1e10, f32::MAX, f32::INFINITY, f32::NAN, 1e-40];
+    for x in near.into_iter().chain(far).flat_map(|x| [x, -x]) {
+        let word = |f: &dyn Fn(L) -> L| {
+            let mut out = [0.0; MOST_LANES];
+            // SAFETY: the array has room for the lanes of any register.
+            unsafe { f(L::splat(proof, x)).store(out.as_mut_ptr()) };
+            out[L::LANES - 1].to_bits() as i32
+        };
+        assert_eq!(word(&|x| x.floats_as_words()), x as i32, "{x}");
+        assert_eq!(word(&|x| x.floats_as_bytes(true)), i32::from(x as i8), "{x}");
+        assert_eq!(word(&|x| x.floats_as_bytes(false)), i32::from(x as u8), "{x}");
+    }
+}
+
+/// Tests all bytes: loaded, extended, and stored.
+fn bytes_equal_their_definition<L: Lanes>(proof: L::Proof) {
+    let all: Vec<u8> = (0..=255).chain(0..MOST_LANES as u8).collect();
+    for first in 0..=255 {
+        for signed in [true, false] {
+            let (mut words, mut bytes) = ([0.0; MOST_LANES], [0; MOST_LANES]);
+            // SAFETY: there are `LANES` bytes after the first one, and the arrays have room for the
+            // lanes of any register.
+            unsafe {
+                let x = L::load_bytes(proof, all[first..].as_ptr(), signed);
+                x.store(words.as_mut_ptr());
+                let high = L::splat(proof, f32::from_bits(0x1234_5600));
+                let x = x.last_bytes(false).word(WordOp::Or, high);
+                x.store_bytes(bytes.as_mut_ptr());
+                let mut again = [0.0; MOST_LANES];
+                x.last_bytes(signed).store(again.as_mut_ptr());
+                assert_eq!(again.map(f32::to_bits), words.map(f32::to_bits));
+            }
+            for (lane, byte) in all[first..][..L::LANES].iter().enumerate() {
+                let word = if signed { i32::from(*byte as i8) } else { i32::from(*byte) };
+                assert_eq!(words[lane].to_bits() as i32, word);
+                assert_eq!(bytes[lane], *byte);
+            }
+        }
+    }
+}
+
 /// Tests groups of all sizes, from the first lane on and shifted.
 fn picks_are_in_range<L: Lanes>(proof: L::Proof) {
     for (group, first) in (1..9).flat_map(|group| [(group, 0), (group, group / 2)]) {
@@ -105,22 +150,34 @@ fn exp_of_every_vector_unit() {
 #[test]
 fn words_of_every_vector_unit() {
     words_equal_their_definition::<Portable<f32, 4>>(());
+    integers_equal_their_definition::<Portable<f32, 4>>(());
+    bytes_equal_their_definition::<Portable<f32, 4>>(());
     words_equal_their_definition::<Portable<f32, 8>>(());
+    integers_equal_their_definition::<Portable<f32, 8>>(());
+    bytes_equal_their_definition::<Portable<f32, 8>>(());
     words_equal_their_definition::<Portable<f32, 16>>(());
+    integers_equal_their_definition::<Portable<f32, 16>>(());
+    bytes_equal_their_definition::<Portable<f32, 16>>(());
     #[cfg(target_arch = "x86_64")]
     {
         use crate::cpu::vector::register::{F32x8, F32x16};
         use crate::cpu::vector::{Level, level};
         if let Some(proof) = level().avx2() {
             words_equal_their_definition::<F32x8>(proof);
+            integers_equal_their_definition::<F32x8>(proof);
+            bytes_equal_their_definition::<F32x8>(proof);
         }
         if let Level::Avx512(proof) = level() {
             words_equal_their_definition::<F32x16>(proof);
+            integers_equal_their_definition::<F32x16>(proof);
+            bytes_equal_their_definition::<F32x16>(proof);
         }
     }
     #[cfg(target_arch = "aarch64")]
     if let crate::cpu::vector::Level::Neon(proof) = crate::cpu::vector::level() {
         words_equal_their_definition::<crate::cpu::vector::register::F32x4>(proof);
+        integers_equal_their_definition::<crate::cpu::vector::register::F32x4>(proof);
+        bytes_equal_their_definition::<crate::cpu::vector::register::F32x4>(proof);
     }
 }
 

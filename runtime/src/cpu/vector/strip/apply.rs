@@ -89,6 +89,47 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
         }
     }
 
+    /// Loads register `k` at an elementwise place of bytes, which become integers of 32 bits.
+    #[inline(always)]
+    unsafe fn load_bytes<L: Lanes<Proof = P>>(
+        self,
+        place: ChunkPointer,
+        k: usize,
+        signed: bool,
+    ) -> L {
+        let p = self.address::<L, u8>(place, k);
+        // SAFETY: the caller guarantees that the place is readable for the strip's bytes. The array
+        // has as many as any register.
+        unsafe {
+            if PART {
+                let mut all = [0; MOST_LANES];
+                p.copy_to_nonoverlapping(all.as_mut_ptr(), self.length);
+                L::load_bytes(self.proof, all.as_ptr(), signed)
+            } else {
+                L::load_bytes(self.proof, p, signed)
+            }
+        }
+    }
+
+    /// Stores the last bytes of the registers at an elementwise place.
+    #[inline(always)]
+    unsafe fn store_bytes<L: Lanes, const K: usize>(self, place: ChunkPointer, x: &[L; K]) {
+        for (k, x) in x.iter().enumerate() {
+            let p = self.address::<L, u8>(place, k);
+            // SAFETY: the caller guarantees that the place is writable for the strip's bytes. The
+            // array has as many as any register.
+            unsafe {
+                if PART {
+                    let mut all = [0; MOST_LANES];
+                    x.store_bytes(all.as_mut_ptr());
+                    all.as_ptr().copy_to_nonoverlapping(p, self.length);
+                } else {
+                    x.store_bytes(p);
+                }
+            }
+        }
+    }
+
     /// Returns register `k`: `then` where the condition at a place holds, else `otherwise`.
     #[inline(always)]
     unsafe fn choose<L: Lanes>(self, place: ChunkPointer, k: usize, then: L, otherwise: L) -> L {
@@ -200,8 +241,10 @@ pub unsafe fn one<L: Lanes, const K: usize, const PART: bool>(
     // row.
     unsafe {
         let mut x = [L::splat(strip.proof, 0.0); K];
-        for (k, x) in x.iter_mut().enumerate() {
-            *x = strip.load(from, k);
+        if !from.is_none() {
+            for (k, x) in x.iter_mut().enumerate() {
+                *x = strip.load(from, k);
+            }
         }
         for op in ops {
             apply::<L, K, PART>(strip, op.code, &mut x, op.a, op.b);
@@ -276,18 +319,12 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::MaxOf => each!(x, k => strip.load::<L>(a, k).max(x[k])),
             Code::Min => each!(x, k => x[k].min(strip.load(a, k))),
             Code::MinOf => each!(x, k => strip.load::<L>(a, k).min(x[k])),
-            Code::MulAdd => {
-                each!(x, k => strip.load::<L>(b, k).fma(x[k], strip.load(a, k)))
-            }
-            Code::MulSub => {
-                each!(x, k => strip.load::<L>(b, k).neg().fma(x[k], strip.load(a, k)))
-            }
+            Code::MulAdd => each!(x, k => strip.load::<L>(b, k).fma(x[k], strip.load(a, k))),
+            Code::MulSub => each!(x, k => strip.load::<L>(b, k).neg().fma(x[k], strip.load(a, k))),
             Code::MulSubFrom => {
                 each!(x, k => strip.load::<L>(b, k).fma(x[k].neg(), strip.load(a, k)))
             }
-            Code::AddMul => {
-                each!(x, k => x[k].fma(strip.load(a, k), strip.load(b, k)))
-            }
+            Code::AddMul => each!(x, k => x[k].fma(strip.load(a, k), strip.load(b, k))),
             Code::Square => each!(x, k => x[k].mul(x[k])),
             Code::Neg => each!(x, k => x[k].neg()),
             Code::Abs => each!(x, k => x[k].abs()),
@@ -307,6 +344,14 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::Word(op) => x = strip.words(op, x, a),
             Code::FromSigned => each!(x, k => x[k].words_as_floats(true)),
             Code::FromUnsigned => each!(x, k => x[k].words_as_floats(false)),
+            Code::ToSigned => each!(x, k => x[k].floats_as_words()),
+            Code::ToSignedByte => each!(x, k => x[k].floats_as_bytes(true)),
+            Code::ToUnsignedByte => each!(x, k => x[k].floats_as_bytes(false)),
+            Code::SignedByte => each!(x, k => x[k].last_bytes(true)),
+            Code::UnsignedByte => each!(x, k => x[k].last_bytes(false)),
+            Code::TakeSignedBytes => each!(x, k => strip.load_bytes(a, k, true)),
+            Code::TakeUnsignedBytes => each!(x, k => strip.load_bytes(a, k, false)),
+            Code::KeepBytes => strip.store_bytes(a, &x),
             Code::ReplaceWhere => each!(x, k => strip.choose(a, k, strip.load(b, k), x[k])),
             Code::ReplaceElse => each!(x, k => strip.choose(a, k, x[k], strip.load(b, k))),
             Code::Equal => strip.compare::<L, K, EQUAL, false>(&x, a, b),

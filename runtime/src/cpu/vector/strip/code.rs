@@ -43,7 +43,8 @@ macro_rules! codes {
 
 codes! {
     Nothing Take Add Sub SubFrom Mul Div DivInto Max MaxOf Min MinOf MulAdd MulSub MulSubFrom AddMul
-    Square Neg Abs Sqrt Recip Rint Rsqrt Exp ExpSub Tanh Erf FromSigned FromUnsigned;
+    Square Neg Abs Sqrt Recip Rint Rsqrt Exp ExpSub Tanh Erf FromSigned FromUnsigned
+    ToSigned ToSignedByte ToUnsignedByte SignedByte UnsignedByte;
 
     /// The six relations store at `b` whether they hold between `x` and `a`.
     Equal
@@ -59,6 +60,12 @@ codes! {
     ReplaceWhere
     /// `x` where the condition at `a` holds, else `b`.
     ReplaceElse
+    /// The signed bytes at `a`, as integers of 32 bits.
+    TakeSignedBytes
+    /// The same for unsigned bytes.
+    TakeUnsignedBytes
+    /// Stores the last byte of each number of `x` at `a`.
+    KeepBytes
     /// Stores `x` at `a` with non-temporal stores, past the caches, where the processor has them.
     /// The address of every register must be [`ALIGNED`]. Other threads see the values after a
     /// [`fence`](super::fence).

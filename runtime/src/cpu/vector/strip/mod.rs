@@ -29,10 +29,11 @@ pub const ALIGNED: usize = MOST_LANES * size_of::<f32>();
 /// An *elementwise* place has one number for each of the chunk's `rows * length` elements, a *row*
 /// place a register of [`MOST_LANES`] numbers for each row.
 /// - Elementwise operand (`from`, `a`, `b`): readable for all elements, of f32, or of bytes for
-///   conditions.
+///   conditions and for operations on bytes.
+/// - `from` is [`ChunkPointer::NONE`] if the first operation, other than prefetches, takes a value.
 /// - Row operand: readable for a register in each row, and not written by any operation.
-/// - `keep`, `b` of a comparison, `a` of [`Code::KeepPast`]: elementwise, and writable for all
-///   elements.
+/// - `keep`, `b` of a comparison, `a` of [`Code::KeepPast`] and [`Code::KeepBytes`]: elementwise,
+///   and writable for all elements.
 /// - `a` of an aggregate: a row place, readable and writable for a register in each row.
 /// - `b` of an aggregate: writable for one f32 in each row. It may overlap elements of this row and
 ///   of rows before it, which the chain has finished by then.

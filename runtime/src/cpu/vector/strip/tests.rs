@@ -2,6 +2,7 @@ use super::row::lone;
 use super::*;
 use crate::cpu::memory::Register;
 use crate::cpu::vector::emulated::Emulated;
+use tile_compiler::native::WordOp;
 
 /// [`strips`] with some registers.
 type Strips<P> = unsafe fn(P, ChunkPointer, &mut [Op], usize, usize);
@@ -122,6 +123,34 @@ fn loops_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
     }
 }
 
+/// Adds a number to bytes, and stores the sums as bytes.
+fn bytes_equal_their_definition<P: Copy>(proof: P, strips: Strips<P>) {
+    for (length, rows) in [(1, 3), (15, 2), (16, 1), (33, 2), (64, 2), (300, 1)] {
+        let mut x: Vec<u8> = (0..length * rows).map(|i| (i * 37 % 256) as u8).collect();
+        let mut number = [f32::from_bits(100); MOST_LANES];
+        for take in [Code::TakeSignedBytes, Code::TakeUnsignedBytes] {
+            // A byte after the last one must stay.
+            let mut out = vec![7u8; length * rows + 1];
+            let number = ChunkPointer::rows(number.as_mut_ptr().cast(), 0);
+            let [from, to] =
+                [&mut x, &mut out].map(|bytes| ChunkPointer::elements(bytes.as_mut_ptr()));
+            let mut ops = [
+                Op::new(take, from, ChunkPointer::NONE),
+                Op::new(Code::Word(WordOp::Add), number, ChunkPointer::NONE),
+                Op::new(Code::FromSigned, ChunkPointer::NONE, ChunkPointer::NONE),
+                Op::new(Code::ToUnsignedByte, ChunkPointer::NONE, ChunkPointer::NONE),
+                Op::new(Code::KeepBytes, to, ChunkPointer::NONE),
+            ];
+            // SAFETY: every place has room for this many rows, and nothing overlaps.
+            unsafe { strips(proof, ChunkPointer::NONE, &mut ops, length, rows) };
+            let is_signed = take == Code::TakeSignedBytes;
+            let word = |x: u8| if is_signed { i32::from(x as i8) } else { i32::from(x) };
+            let sums = x.iter().map(|x| (word(*x) + 100).clamp(0, 255) as u8);
+            assert_eq!(out, sums.chain([7]).collect::<Vec<_>>(), "{rows} rows of {length}");
+        }
+    }
+}
+
 /// Returns [`strips`] with the emulated vectors of an instruction set.
 pub fn emulated(set: Emulated) -> Strips<()> {
     match set {
@@ -136,15 +165,18 @@ fn every_vector_unit() {
     for set in Emulated::ALL {
         loops_equal_their_definition((), emulated(set));
         rows_equal_their_definition((), emulated(set));
+        bytes_equal_their_definition((), emulated(set));
     }
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(proof) = level().avx2() {
             rows_equal_their_definition(proof, avx2);
+            bytes_equal_their_definition(proof, avx2);
             loops_equal_their_definition(proof, avx2);
         }
         if let Level::Avx512(proof) = level() {
             rows_equal_their_definition(proof, avx512);
+            bytes_equal_their_definition(proof, avx512);
             loops_equal_their_definition(proof, avx512);
         }
     }
