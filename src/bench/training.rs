@@ -38,7 +38,10 @@ impl<'a> Training<'a> {
         let sizes = match samples {
             // The only size is that of a batch, which the data have.
             Samples::Digits { .. } => &Sizes { dim: Vec::new(), ..sizes.clone() },
-            Samples::Of { .. } => sizes,
+            Samples::Of { .. } => {
+                sizes.refuse_shapes("bench --data")?;
+                sizes
+            }
         };
         let trainer = sizes.apply_to_trainer(source.model.trainer(device));
         let trainer = trainer.build().map_err(failed)?;

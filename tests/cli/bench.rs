@@ -142,6 +142,32 @@ fn files() {
     ");
 }
 
+/// `--data` measures a step of the file's training.
+#[test]
+fn training_of_a_file() {
+    let source = "model Line(X[N, 2]) -> (Y) { Y = Dense(1)(X); }\n\
+        train Line { loss = MeanSquaredError(); optimizer = SGD(0.1); batch_size = 4; }\n";
+    let path = program("bench_training", source);
+    let data = path.with_extension("csv");
+    std::fs::write(&data, "a,b,y\n1,2,3\n2,3,5\n0,1,1\n1,1,2\n3,0,3\n").unwrap();
+    let (path, data) = (path.to_str().unwrap(), data.to_str().unwrap());
+    let bench = ["bench", path, "--data", data, "--iterations", "2", "--json"];
+    let run = tilec(bench.into_iter().chain(["--profile"])).ok();
+    let mut lines = run.text().lines();
+    assert_eq!(values(lines.next().unwrap())[2], "\"training\"");
+    assert!(lines.count() > 0);
+    tilec(bench.into_iter().chain(["--batch-size", "2"])).ok();
+
+    let said = |arguments: &[&str]| {
+        let (code, err) = refused(arguments);
+        assert_eq!(code, 2, "{err}");
+        err
+    };
+    assert_snapshot!(said(&["mobilenet", "--data", data]), @"error: `mobilenet` has data of its own: give a file");
+    assert_snapshot!(said(&[path, "--data", data, "--shape", "X=4x2"]), @"error: `--shape` is not for `bench --data`: the data say the shapes");
+    assert_snapshot!(said(&[path, "--data", data, "--input", "X=1,2"]).replace(path, "line.tile"), @"error: `line.tile` trains on data of its own, and takes no input `X`");
+}
+
 /// `--dim` with several sizes measures each, on each device.
 #[test]
 fn sweeps() {
