@@ -122,7 +122,7 @@ models! { check_on_the_cpu:
     vgg19 "vgg19"
 }
 
-/// What GptWriter writes with caches is what Gpt predicts without them, byte after byte.
+/// GptWriter writes with caches the bytes that Gpt predicts without them.
 #[test]
 fn gpt_writes_the_likeliest_bytes() {
     let source = include_str!("../examples/models/gpt.tile");

@@ -4,9 +4,9 @@
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
 //! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
-//! aggregates, and [`elements`] and [`dots`] do so where there is nothing to compute before, or only
-//! products; [`ranks`] finds the best values in order; [`running`] aggregates up to each place;
-//! [`scatter`] aggregates at places known only at run time.
+//! aggregates, and [`elements`] and [`dots`] do so where there is nothing to compute before, or
+//! only products; [`ranks`] finds the best values in order; [`running`] aggregates up to each
+//! place; [`scatter`] aggregates at places known only at run time.
 
 mod counting;
 pub mod dots;
