@@ -187,7 +187,9 @@ def compare(name, arguments):
             if seconds is not None:
                 times[rival].append(seconds)
     ours, *others = (statistics.median(times[who]) if times[who] else None for who in ["tilec", *RIVALS])
-    ratio = ours / min(other for other in others if other is not None)
+    if not any(others):
+        raise RuntimeError("neither of the others runs it")
+    ratio = ours / min(filter(None, others))
     shown = " | ".join("-" if t is None else f"{t * 1e3:.2f}" for t in [ours, *others])
     return f"| {name} | {shown} | {ratio:.2f} | {error:.0e} |", ratio
 

@@ -1,5 +1,5 @@
 //! Sums of products along rows that lie anywhere in memory, such as the scores of attention for one
-//! query, against sums in f64.
+//! query, against sums in f64 and, for products of bytes, against exact ones.
 
 mod common;
 
@@ -12,6 +12,44 @@ use tile_runtime::{Device, Model};
 
 proptest! {
     #![proptest_config(config(48))]
+
+    /// Products of bytes whose last columns fill no register, with the right factor along its rows.
+    #[test]
+    fn products_of_bytes(
+        rows in 1..20usize,
+        columns in prop_oneof![
+            Just(1usize), Just(17), Just(33), Just(65), Just(97), 1..140usize,
+        ],
+        size in 1..80usize,
+        (left, right) in prop_oneof![
+            Just((DType::U8, DType::I8)), Just((DType::I8, DType::U8)), Just((DType::I8, DType::I8)),
+        ],
+    ) {
+        let source = "function f(A[N, K], B[M, K]) -> (Y) {
+            Left = as_int(A, 32);
+            Right = as_int(B, 32);
+            Y[n, m: N, M] = +(Left[n, k] * Right[m, k]);
+        }";
+        let of = |name: &str, dtype: DType, shape: [usize; 2]| {
+            let low = if dtype == DType::U8 { 0.0 } else { -128.0 };
+            let values = hashed(name, &TensorType::new(DType::F32, shape), low, low + 256.0);
+            let values: Vec<i64> = values.to_f64s().iter().map(|value| value.floor() as i64).collect();
+            let scalars = values.iter().map(|&value| Scalar::from_i64(dtype, value));
+            (Tensor::from_scalars(TensorType::new(dtype, shape), scalars).unwrap(), values)
+        };
+        let (a, of_a) = of("A", left, [rows, size]);
+        let (b, of_b) = of("B", right, [columns, size]);
+        let mut expected = Vec::new();
+        for (n, m) in (0..rows).flat_map(|n| (0..columns).map(move |m| (n, m))) {
+            let term = |k: usize| of_a[n * size + k] * of_b[m * size + k];
+            expected.push((0..size).map(term).sum::<i64>() as f64);
+        }
+        let model = Model::compile(source).unwrap();
+        let device = Device::cpu();
+        let session = model.on(&device).input("A", a.ty().clone()).input("B", b.ty().clone());
+        let found = session.build().unwrap().run([("A", &a), ("B", &b)]).unwrap();
+        prop_assert_eq!(found.get("Y").unwrap().to_f64s(), expected);
+    }
 
     #[test]
     fn scores_of_one_query(

@@ -204,7 +204,7 @@ fn cases(arguments: &Bench) -> Result<Vec<(Case, Inputs)>, Failure> {
         ));
     }
     let batch = arguments.batch_size.map(NonZeroUsize::get);
-    let data = arguments.data.clone().map(|data| Samples::Of { data, batch });
+    let data = arguments.data.clone().map(|data| Samples::User { data, batch });
     let cases = match bundled(what) {
         Some(_) if data.is_some() => {
             return Err(Failure::usage(format!("`{what}` has data of its own: give a file")));

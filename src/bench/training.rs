@@ -38,7 +38,7 @@ impl<'a> Training<'a> {
         let sizes = match samples {
             // The only size is that of a batch, which the data have.
             Samples::Digits { .. } => &Sizes { dim: Vec::new(), ..sizes.clone() },
-            Samples::Of { .. } => {
+            Samples::User { .. } => {
                 sizes.refuse_shapes("bench --data")?;
                 sizes
             }
@@ -47,7 +47,7 @@ impl<'a> Training<'a> {
         let trainer = trainer.build().map_err(failed)?;
         let (data, batch): (Box<dyn Dataset>, usize) = match samples {
             Samples::Digits { steps } => (Box::new(random_digits(digits, *steps, source)?), digits),
-            Samples::Of { data, batch } => {
+            Samples::User { data, batch } => {
                 let samples = folder::open_for(data, &trainer.wanted()).map_err(failed)?;
                 (samples.train, batch.unwrap_or(trainer.settings().batch_size))
             }

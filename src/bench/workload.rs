@@ -47,8 +47,8 @@ pub struct Case {
 pub enum Samples {
     /// Random digits for so many steps of the case's only size.
     Digits { steps: usize },
-    /// Those of a folder or file, in batches of this size, or of the program's.
-    Of { data: PathBuf, batch: Option<usize> },
+    /// The user's, of a folder or file, in batches of this size, or of the program's.
+    User { data: PathBuf, batch: Option<usize> },
 }
 
 /// The values of WHAT other than files.

@@ -99,8 +99,10 @@ impl Reduction {
     }
 
     /// Returns the loads of a sum of products of two elements, both along rows as those of
-    /// [`Reduction::rows`].
+    /// [`Reduction::rows`]. In shorter rows than these, adding up a row's partial sums would take
+    /// most of the time.
     pub fn dots(&self) -> Option<[&Reader; 2]> {
+        const SHORTEST: usize = 24;
         let (product, loads) = self.body.steps.split_last()?;
         let (a, b) = match &product.action {
             Action::Binary(BinaryOp::Mul, a, b) => (*a, *b),
@@ -109,6 +111,7 @@ impl Reduction {
         };
         let is_sum = self.aggregation == Aggregation::Sum
             && self.dtype.is_float()
+            && self.points.size >= SHORTEST
             && self.body.results == [product.value]
             && self.body.steady.is_empty()
             && loads.iter().all(|load| [a, b].contains(&load.value));

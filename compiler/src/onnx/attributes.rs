@@ -76,9 +76,12 @@ pub(super) fn literal(tensor: &Tensor) -> Passed {
     nested(tensor.shape(), &tensor.scalars().collect::<Vec<_>>())
 }
 
-/// Attributes without effect on results: inputs that may be overwritten, whether an output is
-/// wanted, and for `MatMulNBits` sizes that its inputs have, and the least accuracy.
-const IGNORED: [&str; 5] = ["consumed_inputs", "output_sequence", "K", "N", "accuracy_level"];
+/// Attributes without effect on results: inputs that may be overwritten, and whether an output is
+/// wanted.
+const IGNORED: [&str; 2] = ["consumed_inputs", "output_sequence"];
+
+/// Those of `MatMulNBits`: sizes that its inputs have, too, and the least accuracy.
+const IGNORED_OF_N_BITS: [&str; 3] = ["K", "N", "accuracy_level"];
 
 /// Returns the attributes of a node, without ignored ones. References to the enclosing function's
 /// attributes are replaced by their values.
@@ -92,7 +95,11 @@ pub(super) fn resolved<'a>(
     };
     node.attributes
         .iter()
-        .filter(|attribute| !IGNORED.contains(&attribute.name.as_str()))
+        .filter(|attribute| {
+            let name = attribute.name.as_str();
+            let is_of_n_bits = node.op == "MatMulNBits" && IGNORED_OF_N_BITS.contains(&name);
+            !is_of_n_bits && !IGNORED.contains(&name)
+        })
         .filter_map(of)
         .collect()
 }

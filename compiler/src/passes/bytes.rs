@@ -399,8 +399,11 @@ pub(super) fn over_result(
     };
     let index: Vec<Affine> = sizes.iter().enumerate().map(along).collect();
     let access = Access::fixed(0, index);
-    let is_of_place = |v: usize| contraction.output.iter().any(|place| place.coefficient(v) != 0);
-    let mut varying = (0..contraction.indices.len()).filter(|&v| contraction.indices[v].varies());
+    let varies = |v: &usize| contraction.indices[*v].varies();
+    // A coordinate of the place with no other variable determines this one.
+    let is_of_place =
+        |v: usize| contraction.output.iter().any(|place| place.variables().filter(varies).eq([v]));
+    let mut varying = (0..contraction.indices.len()).filter(varies);
     if varying.any(|v| access.mentions(v) && !is_of_place(v)) {
         return None;
     }

@@ -11,8 +11,10 @@
 //! A scale is one number, or differs along axes of the factor that the result has, too.
 //!
 //! Why it is sound: the integers are so small that their sum does not overflow, and scales are the
-//! same for all terms of a place. Only roundings differ: there are fewer. An infinite or NaN scale
-//! gives the same, except where the sum is 0 and no product is.
+//! same for all terms of a place. Only roundings differ: there are fewer. The exceptions are scales
+//! that no quantizer makes: infinite ones, where only sums of products are 0 or only products are,
+//! and pairs whose product leaves the range of f32. Like the other changes of rounding, `--exact`
+//! leaves this out.
 
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Access, Aggregation, Contraction, Graph, NodeId, NodeMap, Op};
@@ -243,6 +245,17 @@ graph f(%0, %1, %2, %3) -> (P = %11)
         assert!(is_rewritten(&text("128.0", "1, 5", 30)));
         // A scale for each term.
         assert!(!is_rewritten(&text("128.0", "30, 1", 30)));
+        // Terms with other scales at one place.
+        assert!(!is_rewritten(
+            "graph f(%0, %1, %2) -> (P = %7)\n\
+             %0 = input X : u8[3, 4]\n\
+             %1 = input W : i8[3, 4]\n\
+             %2 = input S : f32[3, 4]\n\
+             %3 = cast %0 : f32[3, 4]\n\
+             %4 = cast %1 : f32[3, 4]\n\
+             %5 = mul %3 %2 : f32[3, 4]\n\
+             %7 = contract sum [n + m] (n: 0..3, m: 0..4) { v0 = %5[n, m]; v1 = %4[n, m]; v2 = mul v0 v1; yield v2 } : f32[6]\n"
+        ));
         // No zero point of integers.
         assert!(!is_rewritten(&text("0.5", "5", 30)));
         assert!(!is_rewritten(&text("256.0", "5", 30)));

@@ -146,6 +146,14 @@ impl Prepared {
         }
     }
 
+    /// Returns whether [`Prepared::pack`] saves time if so many runs follow.
+    pub fn pays_to_pack(&self, runs: usize) -> bool {
+        match &self.way {
+            Way::Contraction(contraction) => contraction.pays_to_pack(runs),
+            _ => true,
+        }
+    }
+
     /// Returns the bytes that [`Prepared::pack`] takes.
     pub fn packed_bytes(&self) -> u64 {
         match &self.way {

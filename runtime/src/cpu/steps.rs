@@ -29,7 +29,7 @@ enum StepWork {
         pack: Option<usize>,
         /// For an entry that is packed in the first turn of a loop, if this is the first step that
         /// reads it: the number of loops around that loop.
-        packs: Option<usize>,
+        packed_at_depth: Option<usize>,
     },
     /// A generator of random numbers, as the plan describes it.
     Generator(Work),
@@ -51,29 +51,39 @@ struct Steady {
     steps: Range<usize>,
     /// The number of loops around it.
     depth: usize,
+    /// How often the step runs in it.
+    runs: usize,
 }
 
 impl Steady {
     /// Finds the outermost loop around the step with this `number` that changes none of `operands`.
     fn find(plan: &Plan, number: usize, operands: &[BufferId]) -> Option<Steady> {
-        let is_changed = |around: &Loop| {
-            let is_within = |other: &&Loop| around.steps.contains(&other.steps.start);
-            let carries = plan.all_loops().filter(is_within).flat_map(|other| &other.carries);
-            let written = plan.steps[around.steps.clone()].iter().flat_map(|step| &step.outputs);
-            carries
-                .flat_map(|carry| [&carry.before, &carry.next, &carry.last, &carry.other])
-                .chain(written)
-                .any(|buffer| operands.contains(buffer))
+        let around = |loops: &'_ [Loop]| -> Option<usize> {
+            loops.iter().position(|around| around.steps.contains(&number))
         };
         let (mut loops, mut depth) = (&plan.loops, 0);
         loop {
-            let around = loops.iter().find(|around| around.steps.contains(&number))?;
-            if !is_changed(around) {
-                return Some(Steady { steps: around.steps.clone(), depth });
+            let outer = &loops[around(loops)?];
+            let written = plan.steps[outer.steps.clone()].iter().flat_map(|step| &step.outputs);
+            let mut written = written.chain(carried(outer));
+            if !written.any(|buffer| operands.contains(buffer)) {
+                let (mut runs, mut inner) = (outer.length, outer);
+                while let Some(next) = around(&inner.loops) {
+                    inner = &inner.loops[next];
+                    runs = runs.saturating_mul(inner.length);
+                }
+                return Some(Steady { steps: outer.steps.clone(), depth, runs });
             }
-            (loops, depth) = (&around.loops, depth + 1);
+            (loops, depth) = (&outer.loops, depth + 1);
         }
     }
+}
+
+/// Returns the buffers of all that a loop and those within it carry, but for the first values.
+fn carried(around: &Loop) -> Vec<&BufferId> {
+    let own = around.carries.iter();
+    let own = own.flat_map(|carry| [&carry.before, &carry.next, &carry.last, &carry.other]);
+    own.chain(around.loops.iter().flat_map(carried)).collect()
 }
 
 /// A plan's prepared steps.
@@ -121,12 +131,14 @@ impl PreparedSteps {
                     let is_ahead = read.iter().all(|&buffer| kept[buffer]);
                     let steady = (!ahead && !is_ahead)
                         .then(|| Steady::find(plan, number - plan.prelude.len(), &read))
-                        .flatten();
+                        .flatten()
+                        .filter(|steady| nest.pays_to_pack(steady.runs));
                     let pays = !ahead && !read.is_empty() && (is_ahead || steady.is_some());
-                    let packed = steps.packs.len();
+                    let known = steps.packs.len();
                     let pack = pays.then(|| steps.pack(&nest, &step.operands, steady.as_ref()));
-                    let packs = steady.filter(|_| pack == Some(packed)).map(|steady| steady.depth);
-                    StepWork::Nest { nest, pack, packs }
+                    let is_new = steps.packs.len() > known;
+                    let packed_at_depth = steady.filter(|_| is_new).map(|steady| steady.depth);
+                    StepWork::Nest { nest, pack, packed_at_depth }
                 }
                 generator => StepWork::Generator(generator.clone()),
             };
@@ -276,10 +288,10 @@ impl StepWork {
         // The plan guarantees that a step's outputs share no buffer with its operands.
         let mut taken: Vec<Block> = launch.outputs.iter().map(|&id| memory.take(id)).collect();
         let result = match self {
-            StepWork::Nest { nest, pack, packs: first } => {
+            StepWork::Nest { nest, pack, packed_at_depth } => {
                 let operands: Vec<Operand> =
                     launch.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
-                if let (Some(pack), Some(depth)) = (*pack, *first)
+                if let (Some(pack), Some(depth)) = (*pack, *packed_at_depth)
                     && launch.turns[depth..].iter().all(|&turn| turn == 0)
                 {
                     packs[pack].packed = nest.pack(&operands, packs[pack].packed.take());

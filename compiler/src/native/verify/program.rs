@@ -235,7 +235,8 @@ impl NativeProgram {
         self.tape(terms)?;
         ensure(terms.space == self.epilogue.space, || "terms of other places".into())?;
         ensure(terms.space.axes().contains(axis), || "places along another axis".into())?;
-        ensure(added.end <= self.extents[*axis], || "terms of places that there are not".into())?;
+        let are_places = added.start <= added.end && added.end <= self.extents[*axis];
+        ensure(are_places, || "terms of places that there are not".into())?;
         ensure(aggregation.operation().is_some(), || format!("a running {}", aggregation.name()))?;
         let typed = matches!(terms.results[..], [result] if terms.dtypes[result] == *dtype);
         ensure(typed, || "terms of another type".into())

@@ -4,7 +4,8 @@
 //! The aggregates of the places within the axis run side by side, in vectors. Sums and products of
 //! f32 run in f64.
 //!
-//! Always true: the terms of an aggregate are taken in order, whatever the number of threads.
+//! Always true: the order in which terms are taken does not depend on the number of threads. It is
+//! that of the axis, except for a single sum, maximum or minimum, which is taken in parts.
 
 use super::job::{Job, parallel};
 use super::machine::Machine;

@@ -195,6 +195,14 @@ impl Contraction {
         }
     }
 
+    /// Returns whether so many runs with a packed operand take less time than packing it and
+    /// reading it where it is, which few rows do. A run of many rows packs for itself.
+    pub fn pays_to_pack(&self, runs: usize) -> bool {
+        const FEWEST_RUNS: usize = 16;
+        const FEWEST_ROWS: usize = 256;
+        runs >= FEWEST_RUNS && runs.saturating_mul(self.size.m) >= FEWEST_ROWS
+    }
+
     /// Returns the bytes that [`Contraction::pack`] takes.
     pub fn packed_bytes(&self) -> u64 {
         self.size.packed_bytes(self.kind.bytes())

@@ -31,7 +31,8 @@ vectorised! {
         sums: &mut [T],
     ) {
         each_aggregation!(aggregation, A => {
-            let way = Way { identity, term: |x: T| x, value: |x: T| x, f: |a, b| combine(A, a, b) };
+            let f = |a, b| combine(A, a, b);
+            let way = Way { identity, term: |x: T| x, value: |x: T| x, f, has_parts: has_parts(A) };
             all_lines(line, place, values, sums, way)
         })
     }
@@ -49,8 +50,8 @@ widest! {
         sums: &mut [f64],
     ) {
         each_aggregation!(aggregation, A => {
-            let (term, value) = (|x: f32| x as f64, |x: f64| x as f32);
-            all_lines(line, place, values, sums, Way { identity, term, value, f: |a, b| combine(A, a, b) })
+            let (term, value, f) = (|x: f32| x as f64, |x: f64| x as f32, |a, b| combine(A, a, b));
+            all_lines(line, place, values, sums, Way { identity, term, value, f, has_parts: has_parts(A) })
         })
     }
 }
@@ -62,6 +63,14 @@ struct Way<S, A, B, F> {
     term: A,
     value: B,
     f: F,
+    /// Whether parts of a run may be aggregated before the run reaches them.
+    has_parts: bool,
+}
+
+/// Returns whether parts of a run may be aggregated apart. The product of a part may leave the
+/// range of its type where the run would be 0 or infinite before.
+const fn has_parts(aggregation: Aggregation) -> bool {
+    !matches!(aggregation, Aggregation::Product)
 }
 
 /// Takes the terms of each line in turn.
@@ -134,11 +143,12 @@ fn alone<T: Copy, S: Copy>(
     values: &mut [T],
     sum: &mut S,
     reversed: bool,
-    Way { identity, term, value, f }: Way<S, impl Fn(T) -> S, impl Fn(S) -> T, impl Fn(S, S) -> S>,
+    way: Way<S, impl Fn(T) -> S, impl Fn(S) -> T, impl Fn(S, S) -> S>,
 ) {
+    let Way { identity, term, value, f, has_parts } = way;
     let length = values.len();
     let at = |i: usize| if reversed { length - 1 - i } else { i };
-    let part = if length < 8 * PARTS { 0 } else { length / PARTS };
+    let part = if has_parts && length >= 8 * PARTS { length / PARTS } else { 0 };
     if part > 0 {
         let mut sums = [identity; PARTS];
         for i in 0..part {
@@ -191,6 +201,16 @@ mod tests {
             }
         }
         values
+    }
+
+    /// The product of a part of these terms is infinite, and that of all up to each place 0.
+    #[test]
+    fn products_are_taken_in_order() {
+        let line = Line { width: 1, length: 128, reversed: false, added: 0..128 };
+        let mut values = vec![1e38; 128];
+        values[0] = 0.0;
+        run_along_f32(Aggregation::Product, &line, 0, 1.0, &mut values, &mut [1.0]);
+        assert_eq!(values, vec![0.0; 128]);
     }
 
     #[test]

@@ -146,8 +146,8 @@ impl<'a, T> Tile<'a, T> {
     }
 }
 
-/// Takes every element of C once, from any thread. The tiles have a few rows by up to some hundred
-/// columns, and are in L1.
+/// Takes every element of C once, from any thread. The tiles have a few rows by up to a thousand
+/// columns, and are in L1 or L2.
 ///
 /// # Safety
 /// The memory that [`Store::place`] returns must be:

@@ -222,9 +222,9 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
         let whole = inner.step(first) == 1 && inner.runs[first] as usize >= length;
         if batch_axis.guards.is_empty() && inner_stride == 1 && whole {
             let base = self.base(batch) + inner.offsets[first];
-            for (offset, to) in
-                other.offsets[other_range].iter().zip(panel.data.chunks_mut(other_stride))
-            {
+            // The stride from a single line to the next says nothing.
+            let lines = panel.data.chunks_mut(other_stride.max(length));
+            for (offset, to) in other.offsets[other_range].iter().zip(lines) {
                 let start = (base + offset) as usize;
                 copy_short(&self.data[start..start + length], &mut to[..length]);
             }
