@@ -17,18 +17,16 @@ roofline: where most can be gained.
 import argparse
 import collections
 import json
-import os
 import pathlib
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy
 
-THREADS = os.cpu_count()
+from operators import THREADS, median_of
 
 SEGMENTATION = ["deeplabv3_mobilenet_v3_large", "deeplabv3_resnet50", "fcn_resnet50", "lraspp_mobilenet_v3_large"]
 
@@ -60,9 +58,9 @@ def torchvision_names():
 
 def module_of(name, batch):
     """The network as a PyTorch module, and an input for it."""
-    module, example = make_module(name, batch)
     import torch
 
+    module, example = make_module(name, batch)
     # Weights that start as zeros, as torchvision's last layers do, would hide errors.
     for weights in module.parameters():
         if not weights.any():
@@ -101,19 +99,6 @@ def export(name, batch, file):
     module, example = module_of(name, batch)
     torch.onnx.export(module.eval(), (example,), file, input_names=["x"], dynamo=True, external_data=False, verbose=False)
     numpy.save(file.with_suffix(".npy"), example.numpy())
-
-
-def time_runs(run, seconds=1.5):
-    """The median time of a run, after a warm-up."""
-    until = time.perf_counter() + seconds / 3
-    while time.perf_counter() < until:
-        run()
-    times, until = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < until:
-        begun = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begun)
-    return statistics.median(times)
 
 
 def onnx_runtime(file, x):
@@ -241,7 +226,8 @@ def main():
         return export(arguments.export, arguments.batch, arguments.models / f"{arguments.export.replace('/', '_')}_{arguments.batch}.onnx")
     if arguments.rival:
         name, file = arguments.rival
-        return print(time_runs(RIVALS[name](file, numpy.load(pathlib.Path(file).with_suffix(".npy")))))
+        x = numpy.load(pathlib.Path(file).with_suffix(".npy"))
+        return print(median_of(RIVALS[name](file, x), seconds=1.5))
     names = [f"torchvision/{name}" for name in torchvision_names()] + [f"timm/{name}" for name in TIMM] + [f"transformers/{name}" for name in TRANSFORMERS]
     names = [name for name in names if not arguments.only or any(text in name for text in arguments.only)]
     if arguments.list:
