@@ -14,7 +14,9 @@ use crate::error::Error;
 use crate::files::{can_be_written, special, write_whole};
 
 /// Writes a line for each epoch: JSON, or CSV if the file's name ends in `.csv`. The file is
-/// created with its first line. Each line is written completely or not at all.
+/// created with its first line. Each line is written completely or, on an error, not at all. A
+/// process that is killed while it writes can leave an incomplete last line, because Linux cuts
+/// such a write at the end of a page. [`Log::new`] with `append` removes it.
 pub struct Log {
     path: PathBuf,
     /// An open pipe or device.
