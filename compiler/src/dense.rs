@@ -15,6 +15,8 @@ macro_rules! id {
     ($(#[$attribute:meta])* $name:ident) => {
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "pack", serde(transparent))]
         pub struct $name(usize);
 
         impl $crate::dense::Id for $name {
@@ -48,6 +50,8 @@ pub(crate) use id;
 
 /// A list whose elements are numbered by `I`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "pack", serde(transparent))]
 pub struct Dense<I, T> {
     elements: Vec<T>,
     numbered_by: PhantomData<I>,

@@ -9,6 +9,7 @@ use half::{bf16, f16};
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum DType {
     Bool,
     I8,
@@ -156,9 +157,25 @@ impl fmt::Display for DType {
 /// A value and its type. The bit pattern is zero-extended; signed integers are in two's complement
 /// of their own width.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "pack", serde(from = "(DType, u64)", into = "(DType, u64)"))]
 pub struct Scalar {
     pub dtype: DType,
     bits: u64,
+}
+
+#[cfg(feature = "pack")]
+impl From<(DType, u64)> for Scalar {
+    fn from((dtype, bits): (DType, u64)) -> Scalar {
+        Scalar::from_bits(dtype, bits)
+    }
+}
+
+#[cfg(feature = "pack")]
+impl From<Scalar> for (DType, u64) {
+    fn from(scalar: Scalar) -> (DType, u64) {
+        (scalar.dtype, scalar.bits)
+    }
 }
 
 impl Scalar {

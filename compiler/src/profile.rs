@@ -5,6 +5,7 @@ use crate::dtype::DType;
 
 /// The template family that executes a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Execution {
     /// Kernels in a shading language.
     Shader,
@@ -14,6 +15,7 @@ pub enum Execution {
 
 /// The properties of a device.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Profile {
     pub name: String,
     pub execution: Execution,
@@ -43,6 +45,7 @@ pub struct Profile {
 
 /// The properties of a processor that decide native programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Processor {
     /// Bytes of the first-level data cache and the second-level cache of one core, and of the
     /// last-level cache.
@@ -71,6 +74,7 @@ impl Processor {
 
 /// A product of square matrices that all invocations of a subgroup compute together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct MatrixUnit {
     /// Number of rows and columns of each matrix: 8 or 16.
     pub size: u32,
@@ -82,6 +86,7 @@ pub struct MatrixUnit {
 
 /// Rough rates that rank schedules. They are not limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rates {
     /// Number of processors, each of which runs whole workgroups.
     pub cores: u32,

@@ -6,6 +6,7 @@ use crate::dtype::{DType, Scalar};
 
 /// Element type and sizes of a tensor. Storage is always dense and row-major.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct TensorType {
     pub dtype: DType,
     /// One size an axis, outermost first. It is empty for rank 0, and a size may be 0.
@@ -101,6 +102,13 @@ pub fn with_room<T>(count: usize) -> Option<Vec<T>> {
 pub struct Tensor {
     ty: TensorType,
     bytes: Vec<u8>,
+}
+
+/// Returns an f32 tensor without elements.
+impl Default for Tensor {
+    fn default() -> Tensor {
+        Tensor { ty: TensorType::new(DType::F32, [0]), bytes: Vec::new() }
+    }
 }
 
 impl Tensor {

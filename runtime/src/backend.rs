@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tile_compiler::graph::{Graph, NodeId};
 use tile_compiler::kernel::Kernel;
+#[cfg(feature = "compile")]
 use tile_compiler::pipeline::{self, Options};
 use tile_compiler::plan::{Plan, Port, Routine};
 use tile_compiler::profile::Profile;
@@ -64,6 +65,7 @@ pub trait Backend: Any + Shared {
     fn compile<'a>(&'a self, plan: Plan, store: &'a mut Store) -> Pending<'a, Box<dyn Executable>>;
 
     /// Compiles a graph that was made from `sources`.
+    #[cfg(feature = "compile")]
     fn build<'a>(
         &'a self,
         mut graph: Graph,
@@ -279,6 +281,7 @@ impl Watched {
 }
 
 /// Plans a graph that was made from `sources`.
+#[cfg(feature = "compile")]
 pub fn plan(
     graph: &mut Graph,
     profile: &Profile,

@@ -2,19 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use tile_compiler::bindings::{Binding, Bindings, Setting};
 use tile_compiler::dtype::{DType, Scalar};
-use tile_compiler::graph::Graph;
-use tile_compiler::lower::{Binding, Bindings, Network, Setting, lower};
-use tile_compiler::passes;
-use tile_compiler::pipeline::Options;
 use tile_compiler::tensor::{Tensor, TensorType};
-use tile_lang::{Limits, Sources};
+use tile_lang::Limits;
+#[cfg(feature = "compile")]
+use {
+    crate::session::Origin,
+    crate::store::Store,
+    tile_compiler::graph::Graph,
+    tile_compiler::lower::{Network, lower},
+    tile_compiler::passes,
+    tile_compiler::pipeline::Options,
+    tile_lang::Sources,
+};
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
-use crate::session::{Origin, Session};
-use crate::store::Store;
+use crate::session::Session;
 
 /// A builder of sessions: the shapes and constants that a program is compiled for.
 #[derive(Clone)]
@@ -26,7 +32,7 @@ pub struct SessionBuilder<'a> {
     /// The values of inputs of an ONNX file.
     pub(crate) values: BTreeMap<String, Tensor>,
     pub(crate) factors: Option<DType>,
-    limits: Option<Limits>,
+    pub(crate) limits: Option<Limits>,
 }
 
 impl Model {
@@ -113,6 +119,25 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// Compiles the program and allocates its memory on the device.
+    pub fn build(self) -> Result<Session, Error> {
+        pollster::block_on(self.build_async())
+    }
+
+    /// The async form of [`SessionBuilder::build`].
+    pub async fn build_async(self) -> Result<Session, Error> {
+        match self.model.foreign.clone() {
+            Some(foreign) => foreign.build(&self),
+            #[cfg(feature = "compile")]
+            None => self.build_program().await,
+            #[cfg(not(feature = "compile"))]
+            None => Err(Error::internal("this build is without the compiler")),
+        }
+    }
+}
+
+#[cfg(feature = "compile")]
+impl SessionBuilder<'_> {
     /// Returns the network for these shapes, which [`SessionBuilder::build`] would compile.
     pub fn network(&self) -> Result<Network, Error> {
         match &self.model.foreign {
@@ -132,16 +157,7 @@ impl SessionBuilder<'_> {
         narrow(graph, self.factors)
     }
 
-    /// Compiles the program and allocates its memory on the device.
-    pub fn build(self) -> Result<Session, Error> {
-        pollster::block_on(self.build_async())
-    }
-
-    /// The async form of [`SessionBuilder::build`].
-    pub async fn build_async(self) -> Result<Session, Error> {
-        if let Some(foreign) = self.model.foreign.clone() {
-            return foreign.build(&self);
-        }
+    async fn build_program(self) -> Result<Session, Error> {
         let network = self.lowered()?;
         let layers = network.classes();
         let mut session = self.session(network.graph).await?;
@@ -168,6 +184,7 @@ impl SessionBuilder<'_> {
     }
 }
 
+#[cfg(feature = "compile")]
 impl Session {
     /// Creates a session for a graph that was not made from the text of a program. Inputs and
     /// outputs have the graph's names.
@@ -189,6 +206,7 @@ impl Session {
 
 /// Builds a session on the device for a graph made from `sources`. It shares the weights of
 /// `store`: it owns them from [`Session::attach`] to [`Session::detach`], the store otherwise.
+#[cfg(feature = "compile")]
 pub(crate) async fn session(
     graph: Graph,
     device: &Device,
@@ -200,6 +218,7 @@ pub(crate) async fn session(
 }
 
 /// Rounds the operands of the graph's contractions to a 16-bit float, if `factors` is one.
+#[cfg(feature = "compile")]
 pub(crate) fn narrow(mut graph: Graph, factors: Option<DType>) -> Graph {
     if let Some(dtype) = factors.filter(|dtype| dtype.is_float() && dtype.bits() < 32) {
         passes::narrow(&mut graph, dtype);

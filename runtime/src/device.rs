@@ -8,7 +8,9 @@ use tile_compiler::schedule::Tuned;
 use crate::backend::Backend;
 #[cfg(feature = "check")]
 use crate::backends::Check;
-use crate::backends::{Cpu, Reference, describe_cpu};
+#[cfg(feature = "compile")]
+use crate::backends::Reference;
+use crate::backends::{Cpu, describe_cpu};
 use crate::device_info::DeviceInfo;
 use crate::error::Error;
 #[cfg(feature = "wgpu")]
@@ -33,6 +35,7 @@ impl Device {
     }
 
     /// Returns the reference interpreter.
+    #[cfg(feature = "compile")]
     pub fn reference() -> Device {
         Device::of(Reference)
     }
@@ -78,7 +81,13 @@ impl Device {
     pub async fn request(name: &str) -> Result<Device, Error> {
         match name {
             "cpu" => Ok(Device::cpu()),
+            #[cfg(feature = "compile")]
             "reference" => Ok(Device::reference()),
+            #[cfg(not(feature = "compile"))]
+            "reference" => Err(Error::NoDevice {
+                name: name.into(),
+                reason: "this build is without the compiler".into(),
+            }),
             #[cfg(feature = "check")]
             "check" => Ok(Device::check(Profile::generic())),
             #[cfg(not(feature = "check"))]

@@ -150,8 +150,10 @@ impl Error {
     /// Renders the error as text for a person. For a program, renders its diagnostics with excerpts
     /// of the source, where the main file is called `name`, in terminal colours if `color` is true.
     /// For any other error, returns the sentence and a newline.
+    #[cfg_attr(not(feature = "compile"), expect(unused_variables, reason = "nothing is excerpted"))]
     pub fn render(&self, name: &str, color: bool) -> String {
         match self {
+            #[cfg(feature = "compile")]
             Error::Program { sources, diagnostics } => {
                 tile_lang::render(diagnostics, &sources.clone().named(name), color)
             }

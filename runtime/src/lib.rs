@@ -60,6 +60,8 @@ mod model;
 #[cfg(feature = "onnx")]
 mod onnx;
 mod prng;
+#[cfg(feature = "compile")]
+mod program;
 mod session;
 #[cfg(feature = "tune")]
 mod splitmix;
@@ -83,11 +85,15 @@ pub use builder::{InputType, SessionBuilder};
 pub use device::Device;
 pub use device_info::DeviceInfo;
 pub use error::{Blame, Error, Source};
-pub use files::{Imports, read_program, reason_of_reading, reason_of_writing};
+#[cfg(feature = "compile")]
+pub use files::{Imports, read_program};
+pub use files::{reason_of_reading, reason_of_writing};
 pub use model::{Declared, Model};
 pub use session::{Outputs, Session};
+pub use tile_compiler::bindings::Setting;
 pub use tile_compiler::dtype::{DType, Scalar};
-pub use tile_compiler::lower::{Network, Setting};
+#[cfg(feature = "compile")]
+pub use tile_compiler::lower::Network;
 pub use tile_compiler::plan::{Cost, Plan};
 pub use tile_compiler::tensor::{Tensor, TensorType};
 pub use tile_lang::Limits;

@@ -1,7 +1,6 @@
 //! ONNX files on disk: the model file, and the files beside it with its large tensors.
 //! [`Model::open_onnx`] makes a model of one.
 
-use std::any::Any;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,9 +93,7 @@ impl Model {
     /// Returns [`Error::Onnx`] if the file cannot be read, is not an ONNX file or uses unsupported
     /// operators. The error lists all unsupported operators.
     pub fn open_onnx(path: impl AsRef<Path>) -> Result<Model, Error> {
-        let mut model = Model::compile("")?;
-        model.foreign = Some(Arc::new(OnnxFile::open(path.as_ref())?));
-        Ok(model)
+        Ok(Model::of_foreign(OnnxFile::open(path.as_ref())?))
     }
 
     /// Returns the names of the required inputs of an ONNX file.
@@ -110,9 +107,13 @@ impl Model {
         self.onnx().map_or(Vec::new(), |onnx| onnx.model.unknown_sizes(given))
     }
 
+    /// Returns whether the model is an ONNX file.
+    pub fn is_onnx(&self) -> bool {
+        self.onnx().is_some()
+    }
+
     fn onnx(&self) -> Option<&OnnxFile> {
-        let foreign: &dyn Any = self.foreign.as_deref()?;
-        foreign.downcast_ref()
+        self.foreign()
     }
 }
 
@@ -120,6 +121,10 @@ impl Foreign for OnnxFile {
     fn declared(&self, input: &str, bindings: &Bindings) -> Option<Declared> {
         let (dtype, sizes) = self.model.input(input, &bindings.sizes)?;
         Some(Declared { dtype, sizes, channels_last: false })
+    }
+
+    fn is_channels_last(&self) -> bool {
+        false
     }
 
     fn network(&self, builder: &SessionBuilder) -> Result<Network, Error> {

@@ -3,9 +3,9 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
+use tile_compiler::bindings::{Bindings, SEED};
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::graph::{Graph, NodeId};
-use tile_compiler::lower::{Bindings, Network};
 use tile_compiler::plan::{Cost, Plan};
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::Limits;
@@ -28,7 +28,7 @@ pub struct Session {
     inputs: usize,
     outputs: Vec<(String, TensorType)>,
     executable: Box<dyn Executable>,
-    /// The graph of the weights' initial values: see [`Network::initial`].
+    /// The graph of the weights' initial values. The outputs have the weights' paths.
     initial: Graph,
     /// The paths and classes of the program's layers, in the order of their application.
     pub(crate) layers: Vec<(String, String)>,
@@ -90,7 +90,7 @@ impl Session {
     /// Returns the names and types of the inputs, in the order of the program's header, without
     /// those bound to constants.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
-        let inputs = self.given[..self.inputs].iter().filter(|input| input.name != Network::SEED);
+        let inputs = self.given[..self.inputs].iter().filter(|input| input.name != SEED);
         inputs.map(|input| (input.name.as_str(), &input.ty))
     }
 
@@ -207,6 +207,7 @@ impl Session {
 
     /// Initialises every weight without a value. The same seed gives the same values on every
     /// device.
+    #[cfg(feature = "compile")]
     pub fn initialise(&mut self, seed: u64) -> Result<(), Error> {
         let missing = self.given[self.inputs..].iter().filter(|given| !given.kept);
         let missing: HashSet<&str> = missing.map(|given| given.name.as_str()).collect();
@@ -240,11 +241,11 @@ impl Session {
 
     /// The async form of [`Session::seed`].
     pub async fn seed_async(&mut self, seed: u64, step: u32) -> Result<(), Error> {
-        if self.given[..self.inputs].iter().any(|input| input.name == Network::SEED) {
+        if self.given[..self.inputs].iter().any(|input| input.name == SEED) {
             let words = [seed as u32, ((seed >> 32) as u32).wrapping_add(step)];
             let words = words.map(|word| Scalar::from_i64(DType::U32, i64::from(word)));
             if let Some(tensor) = Tensor::from_scalars(TensorType::new(DType::U32, [2]), words) {
-                self.set_async(Network::SEED, &tensor).await?;
+                self.set_async(SEED, &tensor).await?;
             }
         }
         Ok(())
@@ -326,6 +327,7 @@ impl Session {
 }
 
 /// Returns the outputs of a graph whose only input is a seed.
+#[cfg(feature = "compile")]
 pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
     let mut session = Session::of_graph(graph, &Device::cpu())?;
     session.seed(seed, 0)?;

@@ -16,7 +16,7 @@ use crate::suggest::{did_you_mean, listed};
 /// The definitions of a file and of the files that it imports, with the library definitions that
 /// they reach. Calls of names do not recurse, and no chain of them is longer than
 /// [`crate::ast::MAX_DEPTH`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     /// The main file's definitions in source order, then the imported files', then the library's.
     functions: Vec<Function>,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+#[cfg(feature = "parse")]
 use crate::library;
 use crate::span::{LIBRARY_BASE, Span};
 
@@ -55,6 +56,7 @@ impl Sources {
 
     /// Returns the name, the text and the position of the file that contains a span.
     pub fn file(&self, span: Span) -> (String, &str, u32) {
+        #[cfg(feature = "parse")]
         if span.in_library() {
             let found = library::files().take_while(|(_, base)| *base <= span.start).last();
             return found.map_or((String::new(), "", 0), |(file, base)| {

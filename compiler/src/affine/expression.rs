@@ -7,9 +7,31 @@ use std::fmt;
 /// The terms are sorted by variable and no coefficient is zero, so equal expressions are equal
 /// values. Operations that may leave the range of `i64` return `None` in that case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "pack", serde(try_from = "Parts", into = "Parts"))]
 pub struct Affine {
     terms: Vec<(usize, i64)>,
     constant: i64,
+}
+
+/// The terms and the constant of an expression.
+#[cfg(feature = "pack")]
+type Parts = (Vec<(usize, i64)>, i64);
+
+#[cfg(feature = "pack")]
+impl From<Affine> for Parts {
+    fn from(affine: Affine) -> Parts {
+        (affine.terms, affine.constant)
+    }
+}
+
+#[cfg(feature = "pack")]
+impl TryFrom<Parts> for Affine {
+    type Error = &'static str;
+
+    fn try_from((terms, constant): Parts) -> Result<Affine, &'static str> {
+        Affine::new(terms, constant).ok_or("an affine expression overflows")
+    }
 }
 
 impl Affine {

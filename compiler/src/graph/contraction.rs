@@ -6,6 +6,7 @@ use crate::scalar::{BinaryOp, Inst, Program, Value};
 
 /// The combination of the values that fall on one place of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Aggregation {
     Sum,
     Product,

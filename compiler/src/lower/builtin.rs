@@ -13,6 +13,7 @@ use super::range::{with_bounds, with_range};
 use super::tensors::Tensors;
 use super::value::{List, Value};
 use crate::affine::Affine;
+use crate::bindings::SEED;
 use crate::dtype::{DType, Scalar};
 use crate::gradient;
 use crate::graph::{Aggregation, Index, NodeId, Op, equals};
@@ -46,7 +47,7 @@ pub(super) fn call<'p>(
         "einsum" => einsum(call.tensors, arguments, spans),
         "fill" => call.fill().map(Value::Element),
         "random_seed" => {
-            Ok(Value::Element(call.tensors.hidden(Network::SEED, TensorType::new(DType::U32, [2]))))
+            Ok(Value::Element(call.tensors.hidden(SEED, TensorType::new(DType::U32, [2]))))
         }
         "training_step" => {
             Ok(Value::Element(call.tensors.hidden(Network::STEP, TensorType::scalar(DType::F32))))

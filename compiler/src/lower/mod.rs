@@ -69,6 +69,7 @@ mod turns;
 mod value;
 mod weights;
 
+pub use crate::bindings::{Binding, Bindings, Setting};
 pub use assume::check_assuming;
 pub use calls::{Calls, Passed};
 pub use expression::is_part_of;
@@ -77,13 +78,13 @@ pub use target::Lowered;
 pub use train::{Settings, Targets, place_of as place_of_setting, settings, train};
 pub use turns::{check_shared, settings_in_turn};
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use tile_lang::ast::{DimKind, ExprKind, Function, Input};
 use tile_lang::diagnostic::Diagnostic;
-use tile_lang::{Budget, Limits, Program, did_you_mean, listed};
+use tile_lang::{Budget, Program, did_you_mean, listed};
 
-use crate::dtype::{DType, Scalar};
+use crate::dtype::DType;
 use crate::graph::{NodeId, Op};
 use crate::tensor::TensorType;
 use constant::Constant;
@@ -91,55 +92,6 @@ use expression::{Evaluator, Target};
 use scope::{Scope, Size};
 use tensors::Tensors;
 use value::Value;
-
-/// The binding of an input of the entry.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Binding {
-    /// A tensor of this type, which is passed at each run.
-    Tensor(TensorType),
-    /// A constant. It is an i32 (an i64 if it does not fit) when it meets a tensor.
-    Int(i64),
-    /// A constant. It is an f32 when it meets a tensor.
-    Float(f64),
-}
-
-impl From<Scalar> for Binding {
-    fn from(value: Scalar) -> Binding {
-        if value.dtype.is_float() {
-            Binding::Float(value.to_f64())
-        } else {
-            Binding::Int(value.to_i64())
-        }
-    }
-}
-
-/// The known facts about the entry's inputs, by name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bindings {
-    pub inputs: BTreeMap<String, Binding>,
-    /// Sizes by name. An input without a binding is an f32 tensor if all its sizes are known.
-    pub sizes: BTreeMap<String, usize>,
-    /// Values of the entry's hyper-parameters.
-    pub parameters: BTreeMap<String, Setting>,
-    /// The value of `training` in the program. It also decides whether `update` statements take
-    /// effect.
-    pub training: bool,
-    /// The path of the layer whose `adapt` block runs. If set, the graph has no outputs except
-    /// updates.
-    pub adapting: Option<String>,
-    /// Limits on the work of the whole compilation, from lowering to planning.
-    pub limits: Limits,
-}
-
-/// A value of a hyper-parameter of the entry.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Setting {
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    /// A symbol, or the name of a function.
-    Name(String),
-}
 
 /// Lowers the function, layer or model named `entry`. Without a name, this is the last model, or
 /// else the last function. Returns the errors of the program or the bindings, if any.

@@ -15,7 +15,7 @@ pub struct Network {
     /// The weights in order of creation, which is the order of the graph's weights.
     pub weights: Vec<Weight>,
     /// The graph that computes the initial value of each weight, with outputs named by path. Its
-    /// only input, if any, is [`Network::SEED`].
+    /// only input, if any, is [`SEED`](crate::bindings::SEED).
     pub initial: Graph,
     /// The layers that the entry itself applies, in order. A layer that is applied twice is listed
     /// twice.
@@ -27,9 +27,6 @@ pub struct Network {
 }
 
 impl Network {
-    /// The input with the seed of random numbers, `u32[2]`, which differs from step to step. It
-    /// exists only if something is random.
-    pub const SEED: &str = "seed";
     /// The output with the sum of all regularizers and `with_loss` terms, `f32[]`.
     pub const PENALTY: &str = "penalty";
     /// The input with the number of the step, counted from 1, `f32[]`. It exists only if it is

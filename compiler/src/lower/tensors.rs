@@ -182,7 +182,7 @@ impl Tensors {
         inside
     }
 
-    /// Returns an input that the program does not declare, such as [`Network::SEED`].
+    /// Returns an input that the program does not declare, such as [`SEED`](crate::bindings::SEED).
     pub fn hidden(&mut self, name: &str, ty: TensorType) -> NodeId {
         let input = self.outermost(|tensors| {
             let is_it = |id: &NodeId| matches!(&tensors.graph.node(*id).op, Op::Input(other) if other == name);

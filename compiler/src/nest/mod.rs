@@ -113,6 +113,7 @@ use crate::tensor::TensorType;
 
 /// A loop of the nest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Axis {
     /// Name for listings: the index name in the source, if there is one.
     pub name: String,
@@ -122,6 +123,7 @@ pub struct Axis {
 
 /// The variable `floor(numerator / denominator)`, which strided and reshaped indices need.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Derived {
     pub numerator: Affine,
     /// At least 2.
@@ -139,6 +141,7 @@ fn derived_number(list: &mut Vec<Derived>, numerator: Affine, denominator: i64) 
 
 /// A read of an operand's element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Load {
     /// Number of the operand.
     pub operand: usize,
@@ -153,6 +156,7 @@ pub struct Load {
 
 /// A sum over its own axes, evaluated at each point of the free and reduction axes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Inner {
     /// The variables of its axes.
     pub axes: std::ops::Range<usize>,
@@ -162,6 +166,7 @@ pub struct Inner {
 
 /// A leaf of a program in a nest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Leaf {
     Load(Load),
     /// The value of an affine expression, as i32.
@@ -201,6 +206,7 @@ pub(crate) fn operands(inst: &Inst<Leaf>) -> Vec<Value> {
 
 /// A tensor, or a part of one, that the nest writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Output {
     pub ty: TensorType,
     /// Row-major position of the place's element.
@@ -211,6 +217,7 @@ pub struct Output {
 
 /// A fused loop nest; see the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Nest {
     /// Name for listings and kernels: letters, digits and `_`.
     pub name: String,

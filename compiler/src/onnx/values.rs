@@ -21,6 +21,7 @@ use super::import::{Importer, KNOWN, sentence};
 use super::imported::Imported;
 use super::model::OnnxError;
 use super::order::reads;
+use crate::bindings::SEED;
 use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::lower::{Network, Passed};
 use crate::tensor::Tensor;
@@ -69,7 +70,7 @@ impl Importer<'_> {
         let graph = part(self.calls.graph(), names.zip(nodes.iter().copied()).collect());
         let has_value = |input: &NodeId| match &graph.node(*input).op {
             Op::Input(name) => {
-                name == Network::SEED
+                name == SEED
                     || self.given.values.contains_key(name)
                     || self.computed.contains_key(name)
             }

@@ -32,9 +32,13 @@ mod flow;
 mod keep;
 mod launches;
 mod memory;
+#[cfg(feature = "compile")]
 mod nests;
 mod overwrite;
+#[cfg(feature = "pack")]
+mod pack;
 mod routines;
+#[cfg(feature = "compile")]
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -50,6 +54,7 @@ pub use explain::Explanation;
 pub(crate) use keep::keep;
 pub use launches::Launch;
 pub(crate) use memory::memory;
+#[cfg(feature = "compile")]
 pub(crate) use nests::nests;
 pub(crate) use overwrite::overwrite;
 pub(crate) use routines::{Scheduled, kernels, schedules};
@@ -73,13 +78,14 @@ id! {
 
 /// The content of a buffer.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Content {
     /// A value that the caller gives for every run.
     Input,
     /// A value that the caller gives, and that is kept until it is given again.
     Weight,
     /// A value known at compile time, uploaded once.
-    Constant(Tensor),
+    Constant(#[cfg_attr(feature = "pack", serde(skip))] Tensor),
     /// A value that lives within a run, in the slot with this number.
     Temporary { slot: usize },
     /// A value that the prelude writes, and that steps of every run read.
@@ -105,6 +111,7 @@ impl Content {
 
 /// A dense array of elements.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Buffer {
     pub ty: TensorType,
     /// The type that the device stores. See [`Profile::storage`].
@@ -121,6 +128,7 @@ impl Buffer {
 
 /// The computation of a routine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Work {
     Nest(Box<Nest>),
     /// [`crate::graph::Op::PrngValue`]: computes this many f32 values from a state.
@@ -145,18 +153,23 @@ impl Work {
 
 /// Code that steps run, not yet bound to buffers.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Routine {
     /// The name of the kernel and of the nest: describes the computation, in letters, digits and
     /// `_`.
     pub name: String,
     pub work: Work,
     /// The schedule, or `None` if there is nothing to choose.
+    #[cfg_attr(feature = "pack", serde(skip))]
     pub schedule: Option<Schedule>,
     /// How the schedule was chosen.
+    #[cfg_attr(feature = "pack", serde(skip))]
     pub choice: Choice,
     /// The kernel, for shader profiles. It binds the buffers of [`Routine::bound`].
+    #[cfg_attr(feature = "pack", serde(with = "pack::kernel"))]
     pub kernel: Option<Kernel>,
     /// The native program of a nest, for profiles of processors.
+    #[cfg_attr(feature = "pack", serde(skip))]
     pub native: Option<Arc<NativeProgram>>,
 }
 
@@ -184,6 +197,7 @@ id! {
 
 /// One launch in each turn of the loops around it. No step writes an empty tensor.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Step {
     /// The name for readers of each output's value, such as `encoder[3].ff1.Y`.
     pub values: Vec<String>,
@@ -208,6 +222,7 @@ impl Step {
 
 /// Steps that run repeatedly.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Loop {
     /// The range in [`Plan::steps`].
     pub steps: Range<usize>,
@@ -233,6 +248,7 @@ impl Loop {
 /// A value that each turn of a loop changes. Two buffers alternate, so that a turn reads the old
 /// value while it writes the new one. The last turn writes to `last`.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Carry {
     /// The name for readers.
     pub name: String,
@@ -251,6 +267,7 @@ pub struct Carry {
 
 /// A tensor that the caller gives or gets.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Port {
     pub name: String,
     pub ty: TensorType,
@@ -261,6 +278,7 @@ pub struct Port {
 
 /// A compiled program. See the module documentation.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {
     /// The name of the entry function.
     pub name: String,

@@ -11,7 +11,7 @@ use crate::profile::{Execution, Profile};
 use crate::schedule::{self, Choice, Schedule, ScheduleError, Tuned};
 
 use super::draft::{Draft, DraftStep, Names, Source};
-use super::{BufferId, Content, Plan, PlanError, Routine, RoutineId, Step, Work};
+use super::{Buffer, BufferId, Content, Plan, PlanError, Port, Routine, RoutineId, Step, Work};
 
 /// Units of work for a new routine, and for each instruction of its nest.
 const ROUTINE_UNITS: u64 = 500;
@@ -35,7 +35,7 @@ pub(crate) fn schedules<'g>(
         tuned,
         all: Dense::default(),
         sources: Vec::new(),
-        kept: kept(&draft),
+        kept: kept(&draft.buffers, &draft.weights, &draft.updates),
         by_work: HashMap::new(),
         of_work: HashMap::new(),
         names: Names::default(),
@@ -62,14 +62,34 @@ pub(crate) fn schedules<'g>(
 }
 
 /// Returns for each buffer whether its value seldom changes from run to run.
-fn kept(draft: &Draft) -> Dense<BufferId, bool> {
-    let is_kept = |content: &Content| {
-        matches!(content, Content::Weight | Content::Constant(_) | Content::Kept)
+fn kept(
+    buffers: &Dense<BufferId, Buffer>,
+    weights: &[Port],
+    updates: &[(usize, usize)],
+) -> Dense<BufferId, bool> {
+    let is_kept = |buffer: &Buffer| {
+        matches!(buffer.content, Content::Weight | Content::Constant(_) | Content::Kept)
     };
-    let mut kept: Dense<BufferId, bool> =
-        draft.buffers.iter().map(|buffer| is_kept(&buffer.content)).collect();
-    draft.updates.iter().for_each(|(weight, _)| kept[draft.weights[*weight].buffer] = false);
+    let mut kept: Dense<BufferId, bool> = buffers.iter().map(is_kept).collect();
+    updates.iter().for_each(|(weight, _)| kept[weights[*weight].buffer] = false);
     kept
+}
+
+impl Plan {
+    /// Gives each nest of a plan for processors its native program on the processor of `profile`.
+    #[cfg(feature = "pack")]
+    pub fn make_native(&mut self, profile: &Profile) {
+        let kept = kept(&self.buffers, &self.weights, &self.updates);
+        self.profile = profile.clone();
+        for step in self.prelude.iter().chain(&self.steps) {
+            let routine = &mut self.routines[step.routine];
+            if let (Work::Nest(nest), None) = (&routine.work, &routine.native) {
+                let is_kept = |operand: usize| kept[step.operands[operand]];
+                let program = NativeProgram::new(nest, profile, &is_kept);
+                routine.native = Some(Arc::new(program));
+            }
+        }
+    }
 }
 
 /// Writes the kernel of each routine, for profiles that have kernels.

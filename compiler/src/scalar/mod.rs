@@ -31,6 +31,7 @@ macro_rules! operations {
     ) => {
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
         pub enum $type {
             $( $(#[$doc])* $op, )*
         }
@@ -170,6 +171,7 @@ id! {
 
 /// One instruction. `L` is the type of leaves: see the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Inst<L> {
     Const(Scalar),
     Leaf(L),
@@ -210,6 +212,7 @@ impl<L> Inst<L> {
 
 /// A sequence of instructions, each with the type of its value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Program<L> {
     pub insts: Dense<Value, (Inst<L>, DType)>,
     pub results: Vec<Value>,

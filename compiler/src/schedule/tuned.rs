@@ -54,9 +54,10 @@ impl FromStr for Key {
 pub struct Tuned(HashMap<Key, Schedule>);
 
 /// The origin of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The first choice of the cost model.
+    #[default]
     Predicted,
     /// The table's schedule: the fastest of those measured.
     Tuned,

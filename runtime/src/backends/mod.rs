@@ -6,9 +6,11 @@ mod cpu;
 mod host;
 #[cfg(feature = "check")]
 mod launch;
+#[cfg(feature = "compile")]
 mod reference;
 
 #[cfg(feature = "check")]
 pub use check::Check;
 pub use cpu::{Cpu, describe as describe_cpu};
+#[cfg(feature = "compile")]
 pub use reference::Reference;

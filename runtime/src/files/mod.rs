@@ -2,6 +2,7 @@
 
 mod allowance;
 mod fault;
+#[cfg(feature = "compile")]
 mod import;
 pub mod npy;
 #[cfg(feature = "write")]
@@ -9,6 +10,7 @@ mod whole;
 
 pub use allowance::{Allowance, Counted, Exceeded, MOST_AXES, open_file, read_file};
 pub use fault::{reason_of_reading, reason_of_writing};
+#[cfg(feature = "compile")]
 pub use import::{Imports, read_program};
 #[cfg(feature = "write")]
 pub use whole::{can_be_written, special, write_whole};
