@@ -205,6 +205,19 @@ impl Profile {
         }
     }
 
+    /// The names of the profiles that are the same on all machines.
+    pub const FIXED: [&str; 3] = ["generic", "apple", "cpu"];
+
+    /// Returns the profile with this name that is the same on all machines.
+    pub fn fixed(name: &str) -> Option<Profile> {
+        match name {
+            "generic" => Some(Profile::generic()),
+            "apple" => Some(Profile::apple()),
+            "cpu" => Some(Profile::cpu()),
+            _ => None,
+        }
+    }
+
     /// Returns the type in which the device stores elements of `dtype`, or `None` if it has no
     /// exact one.
     ///

@@ -8,12 +8,15 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::Limits;
 #[cfg(feature = "compile")]
 use {
+    crate::backend::plan,
     crate::session::Origin,
     crate::store::Store,
     tile_compiler::graph::Graph,
     tile_compiler::lower::{Network, lower},
     tile_compiler::passes,
     tile_compiler::pipeline::Options,
+    tile_compiler::plan::Plan,
+    tile_compiler::profile::Profile,
     tile_lang::Sources,
 };
 
@@ -23,48 +26,59 @@ use crate::model::Model;
 use crate::session::Session;
 
 /// A builder of sessions: the shapes and constants that a program is compiled for.
+///
+/// `On` is the device, or the [`FixedTarget`] of a builder that only lists.
 #[derive(Clone)]
-pub struct SessionBuilder<'a> {
-    pub(crate) model: &'a Model,
-    pub(crate) device: &'a Device,
-    pub(crate) entry: Option<String>,
-    pub(crate) bindings: Bindings,
+pub struct SessionBuilder<'a, On = &'a Device> {
+    pub(crate) request: Request<'a>,
+    pub(crate) on: On,
+}
+
+/// The program, shapes and constants that a builder was given.
+#[derive(Clone)]
+pub(crate) struct Request<'a> {
+    pub model: &'a Model,
+    pub entry: Option<String>,
+    pub bindings: Bindings,
     /// The values of inputs of an ONNX file.
-    pub(crate) values: BTreeMap<String, Tensor>,
-    pub(crate) factors: Option<DType>,
-    pub(crate) limits: Option<Limits>,
+    pub values: BTreeMap<String, Tensor>,
+    pub factors: Option<DType>,
+    pub limits: Option<Limits>,
 }
 
 impl Model {
     /// Starts to build a session for a device. Set the inputs' shapes, then call
     /// [`SessionBuilder::build`].
     pub fn on<'a>(&'a self, device: &'a Device) -> SessionBuilder<'a> {
-        let (bindings, values) =
-            (Bindings { limits: self.limits, ..Bindings::default() }, BTreeMap::new());
-        SessionBuilder {
-            model: self,
-            device,
+        SessionBuilder { request: Request::new(self), on: device }
+    }
+}
+
+impl Request<'_> {
+    pub fn new(model: &Model) -> Request<'_> {
+        Request {
+            model,
             entry: None,
-            bindings,
-            values,
+            bindings: Bindings { limits: model.limits, ..Bindings::default() },
+            values: BTreeMap::new(),
             factors: None,
             limits: None,
         }
     }
 }
 
-impl SessionBuilder<'_> {
+impl<On> SessionBuilder<'_, On> {
     /// Selects the function to run. The default is the last model of the file, or its last function
     /// if it has no model.
     pub fn entry(mut self, name: impl Into<String>) -> Self {
-        self.entry = Some(name.into());
+        self.request.entry = Some(name.into());
         self
     }
 
     /// Sets the type of an input: a [`TensorType`], or a shape alone for f32. An input may be left
     /// out if its sizes follow from other inputs and [`SessionBuilder::dim`]. It is f32 then.
     pub fn input(mut self, name: impl Into<String>, ty: impl InputType) -> Self {
-        self.bindings.inputs.insert(name.into(), Binding::Tensor(ty.tensor_type()));
+        self.request.bindings.inputs.insert(name.into(), Binding::Tensor(ty.tensor_type()));
         self
     }
 
@@ -72,26 +86,26 @@ impl SessionBuilder<'_> {
     /// it. The input must still be given to each run. A run with another value compiles the model
     /// again.
     pub fn value(mut self, name: impl Into<String>, value: Tensor) -> Self {
-        self.values.insert(name.into(), value);
+        self.request.values.insert(name.into(), value);
         self
     }
 
     /// Binds an input to a number, and compiles the program for it. In an ONNX file the input must
     /// have one element. It has the type that the file declares.
     pub fn constant(mut self, name: impl Into<String>, value: Scalar) -> Self {
-        self.bindings.inputs.insert(name.into(), value.into());
+        self.request.bindings.inputs.insert(name.into(), value.into());
         self
     }
 
     /// Sets a size by its name in the header.
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
-        self.bindings.sizes.insert(name.into(), size);
+        self.request.bindings.sizes.insert(name.into(), size);
         self
     }
 
     /// Sets a hyper-parameter of the entry.
     pub fn set(mut self, name: impl Into<String>, value: Setting) -> Self {
-        self.bindings.parameters.insert(name.into(), value);
+        self.request.bindings.parameters.insert(name.into(), value);
         self
     }
 
@@ -99,14 +113,14 @@ impl SessionBuilder<'_> {
     /// program, and the targets of `update` and the penalty of regularizers are additional outputs.
     /// See [`Network`].
     pub fn training(mut self, training: bool) -> Self {
-        self.bindings.training = training;
+        self.request.bindings.training = training;
         self
     }
 
     /// Rounds the operands of products to a 16-bit float, f16 or bf16. They take half the memory if
     /// the device has the type. Sums, inputs, weights and outputs stay f32.
     pub fn factors(mut self, dtype: DType) -> Self {
-        self.factors = Some(dtype);
+        self.request.factors = Some(dtype);
         self
     }
 
@@ -114,11 +128,13 @@ impl SessionBuilder<'_> {
     /// [`Model::compile_within`]. A run is also limited to `limits.bytes` of memory. Without this
     /// call, runs may use all available memory.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.bindings.limits = limits;
-        self.limits = Some(limits);
+        self.request.bindings.limits = limits;
+        self.request.limits = Some(limits);
         self
     }
+}
 
+impl SessionBuilder<'_> {
     /// Compiles the program and allocates its memory on the device.
     pub fn build(self) -> Result<Session, Error> {
         pollster::block_on(self.build_async())
@@ -126,7 +142,7 @@ impl SessionBuilder<'_> {
 
     /// The async form of [`SessionBuilder::build`].
     pub async fn build_async(self) -> Result<Session, Error> {
-        match self.model.foreign.clone() {
+        match self.request.model.foreign.clone() {
             Some(foreign) => foreign.build(&self),
             #[cfg(feature = "compile")]
             None => self.build_program().await,
@@ -137,8 +153,15 @@ impl SessionBuilder<'_> {
 }
 
 #[cfg(feature = "compile")]
-impl SessionBuilder<'_> {
+impl<On> SessionBuilder<'_, On> {
     /// Returns the network for these shapes, which [`SessionBuilder::build`] would compile.
+    pub fn network(&self) -> Result<Network, Error> {
+        self.request.network()
+    }
+}
+
+#[cfg(feature = "compile")]
+impl Request<'_> {
     pub fn network(&self) -> Result<Network, Error> {
         match &self.model.foreign {
             Some(foreign) => foreign.network(self),
@@ -153,34 +176,37 @@ impl SessionBuilder<'_> {
     }
 
     /// Rounds the operands of the graph's products, if this was requested.
-    pub(crate) fn rounded(&self, graph: Graph) -> Graph {
+    pub fn rounded(&self, graph: Graph) -> Graph {
         narrow(graph, self.factors)
     }
 
+    /// Returns the plan of the network for a device with this profile.
+    pub fn plan(&self, profile: &Profile, options: &Options) -> Result<Plan, Error> {
+        let mut graph = self.rounded(self.network()?.graph);
+        plan(&mut graph, profile, self.model.sources(), options)
+    }
+}
+
+#[cfg(feature = "compile")]
+impl SessionBuilder<'_> {
     async fn build_program(self) -> Result<Session, Error> {
-        let network = self.lowered()?;
+        let network = self.request.lowered()?;
         let layers = network.classes();
         let mut session = self.session(network.graph).await?;
         session.layers = layers;
         session.keep_initial(network.initial);
-        let SessionBuilder { model, device, entry, bindings, limits, .. } = self;
-        session.origin =
-            Some(Origin { model: model.clone(), device: device.clone(), entry, bindings, limits });
+        let Request { model, entry, bindings, limits, .. } = self.request;
+        let (model, device) = (model.clone(), self.on.clone());
+        session.origin = Some(Origin { model, device, entry, bindings, limits });
         session.seed_async(0, 0).await?;
         Ok(session)
     }
 
     /// Builds a session for a graph of the model.
     pub(crate) async fn session(&self, graph: Graph) -> Result<Session, Error> {
-        let mut store = Store::within(self.limits.map(|limits| limits.bytes));
-        session(
-            self.rounded(graph),
-            self.device,
-            self.model.sources(),
-            Options::default(),
-            &mut store,
-        )
-        .await
+        let mut store = Store::within(self.request.limits.map(|limits| limits.bytes));
+        let (graph, sources) = (self.request.rounded(graph), self.request.model.sources());
+        session(graph, self.on, sources, Options::default(), &mut store).await
     }
 }
 

@@ -64,10 +64,17 @@ pub enum Error {
     /// Has one sentence for each fault.
     #[error("{}", what.join("\n"))]
     Onnx { what: Vec<String> },
+    /// A pack cannot be read, or does not fit what a session is built for.
+    #[error("{what}")]
+    Pack { what: String },
     /// A Keras model cannot be read, or has layers or options that the library lacks. Has one
     /// sentence for each fault.
     #[error("{}", what.join("\n"))]
     Keras { what: Vec<String> },
+    /// A kernel cannot be written in a shading language.
+    #[cfg(feature = "listing")]
+    #[error(transparent)]
+    Emit(tile_compiler::emit::EmitError),
     /// A file cannot be written.
     #[error("cannot write {}: {}", path.display(), reason_of_writing(path, source))]
     Write { path: PathBuf, source: io::Error },
@@ -126,6 +133,8 @@ impl Error {
     pub fn blame(&self) -> Blame {
         match self {
             Error::Write { source, .. } => Blame::of_writing(source),
+            #[cfg(feature = "listing")]
+            Error::Emit(_) => Blame::Input,
             Error::Program { .. }
             | Error::MissingInput { .. }
             | Error::UnknownInput { .. }
@@ -137,6 +146,7 @@ impl Error {
             | Error::Npy(_)
             | Error::Onnx { .. }
             | Error::Keras { .. }
+            | Error::Pack { .. }
             | Error::Data { .. }
             | Error::Read { .. } => Blame::Input,
             Error::NoDevice { .. }

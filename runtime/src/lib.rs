@@ -55,13 +55,19 @@ mod device_info;
 mod error;
 mod files;
 mod host;
+#[cfg(feature = "listing")]
+mod listing;
 mod memory;
 mod model;
 #[cfg(feature = "onnx")]
 mod onnx;
+#[cfg(feature = "pack")]
+pub mod pack;
 mod prng;
 #[cfg(feature = "compile")]
 mod program;
+#[cfg(any(feature = "pack", feature = "weights"))]
+mod safetensors_types;
 mod session;
 #[cfg(feature = "tune")]
 mod splitmix;
@@ -88,10 +94,14 @@ pub use error::{Blame, Error, Source};
 #[cfg(feature = "compile")]
 pub use files::{Imports, read_program};
 pub use files::{reason_of_reading, reason_of_writing};
+#[cfg(feature = "listing")]
+pub use listing::{FixedTarget, KernelBinding, KernelListing, PlanFor, listing};
 pub use model::{Declared, Model};
 pub use session::{Outputs, Session};
 pub use tile_compiler::bindings::Setting;
 pub use tile_compiler::dtype::{DType, Scalar};
+#[cfg(feature = "listing")]
+pub use tile_compiler::emit::{EmitError, Target};
 #[cfg(feature = "compile")]
 pub use tile_compiler::lower::Network;
 pub use tile_compiler::plan::{Cost, Plan};

@@ -10,7 +10,7 @@ use tile_compiler::dtype::DType;
 use tile_compiler::lower::Network;
 use tile_lang::Limits;
 
-use crate::builder::SessionBuilder;
+use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
 #[cfg(feature = "compile")]
 use crate::program::CheckedProgram;
@@ -90,7 +90,7 @@ pub(crate) trait Foreign: fmt::Debug + Any + Send + Sync {
 
     /// Returns the network for a session's inputs.
     #[cfg(feature = "compile")]
-    fn network(&self, builder: &SessionBuilder) -> Result<Network, Error>;
+    fn network(&self, request: &Request) -> Result<Network, Error>;
 
     /// Builds a session with the weights of the file.
     fn build(self: Arc<Self>, builder: &SessionBuilder) -> Result<Session, Error>;

@@ -10,7 +10,7 @@ use tile_compiler::lower::{Binding, Bindings, Network};
 use tile_compiler::onnx::{self, Evaluator, External, Given, Imported, OnnxError, Stored, import};
 use tile_compiler::tensor::Tensor;
 
-use crate::builder::SessionBuilder;
+use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
 use crate::files::{Allowance, open_file, read_file, reason_of_reading};
 use crate::model::{Declared, Foreign, Model};
@@ -127,13 +127,14 @@ impl Foreign for OnnxFile {
         false
     }
 
-    fn network(&self, builder: &SessionBuilder) -> Result<Network, Error> {
-        Ok(OnnxFile::import(self, &builder.given()?, None)?.network)
+    fn network(&self, request: &Request) -> Result<Network, Error> {
+        Ok(OnnxFile::import(self, &request.given()?, None)?.network)
     }
 
     fn build(self: Arc<Self>, builder: &SessionBuilder) -> Result<Session, Error> {
-        let mut staged =
-            Staged::new(self.clone(), builder.device.clone(), builder.factors, builder.given()?);
+        let Request { factors, .. } = builder.request;
+        let given = builder.request.given()?;
+        let mut staged = Staged::new(self.clone(), builder.on.clone(), factors, given);
         let mut imported = staged.import()?;
         if imported.by_values {
             return Ok(staged.with(imported).session());
@@ -153,17 +154,19 @@ impl SessionBuilder<'_> {
     /// Returns [`Error::Onnx`] for the same reasons as [`SessionBuilder::build`], and for a model
     /// that is not an ONNX file.
     pub fn import(&self) -> Result<TileProgram, Error> {
-        let Some(onnx) = self.model.onnx() else {
+        let Some(onnx) = self.request.model.onnx() else {
             return Err(Error::Onnx { what: vec!["it is no ONNX file".into()] });
         };
-        let (file, imported) = (onnx.clone(), onnx.import(&self.given()?, None)?);
+        let (file, imported) = (onnx.clone(), onnx.import(&self.request.given()?, None)?);
         let (text, weights) = imported.program();
         let (paths, stored): (Vec<String>, Vec<Stored>) = weights.into_iter().unzip();
         let read =
             move |number: usize| Ok(imported.stored(&stored[number], &|part| file.read(part))?);
         Ok(TileProgram { text, paths, read: Box::new(read) })
     }
+}
 
+impl Request<'_> {
     /// Returns the known properties of the inputs of an ONNX file.
     fn given(&self) -> Result<Given, Error> {
         let refuse = |what: String| Err(Error::Onnx { what: vec![what] });

@@ -1,8 +1,11 @@
 //! Models from the text of Tile programs.
 
+use std::collections::BTreeMap;
+
 use tile_compiler::bindings::{Binding, Bindings};
 use tile_compiler::dtype::DType;
 use tile_compiler::lower::check_assuming;
+use tile_compiler::tensor::TensorType;
 use tile_lang::ast::{Dim, DimKind, Function, FunctionKind};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
@@ -82,20 +85,11 @@ impl Model {
         bindings: &Bindings,
     ) -> Option<Declared> {
         let function = self.program().entry(entry).ok()?;
-        let mut known = bindings.sizes.clone();
-        for other in &function.inputs {
-            if let (Some(Binding::Tensor(ty)), Some(dims)) =
-                (bindings.inputs.get(&other.name.name), &other.dims)
-            {
-                for (dim, &size) in
-                    dims.iter().zip(&ty.shape).take_while(|(dim, _)| dim.kind != DimKind::Ellipsis)
-                {
-                    if let DimKind::Name(name) = &dim.kind {
-                        known.insert(name.clone(), size);
-                    }
-                }
-            }
-        }
+        let types = bindings.inputs.iter().filter_map(|(name, binding)| match binding {
+            Binding::Tensor(ty) => Some((name.as_str(), ty)),
+            _ => None,
+        });
+        let known = sizes_by_name(function, bindings, types);
         let dims = function.inputs.iter().find(|other| other.name.name == input)?.dims.as_ref()?;
         let size = |dim: &Dim| match &dim.kind {
             DimKind::Name(name) => Some(known.get(name).copied()),
@@ -161,4 +155,25 @@ impl Model {
     pub fn program(&self) -> &Program {
         &self.checked.program
     }
+}
+
+/// Returns the sizes that the header of a function names: those of `bindings`, and those that the
+/// types of inputs give.
+pub(crate) fn sizes_by_name<'t>(
+    function: &Function,
+    bindings: &Bindings,
+    types: impl Iterator<Item = (&'t str, &'t TensorType)>,
+) -> BTreeMap<String, usize> {
+    let mut known = bindings.sizes.clone();
+    for (name, ty) in types {
+        let input = function.inputs.iter().find(|input| input.name.name == name);
+        let dims = input.and_then(|input| input.dims.as_ref()).into_iter().flatten();
+        let dims = dims.zip(&ty.shape).take_while(|(dim, _)| dim.kind != DimKind::Ellipsis);
+        for (dim, &size) in dims {
+            if let DimKind::Name(name) = &dim.kind {
+                known.insert(name.clone(), size);
+            }
+        }
+    }
+    known
 }

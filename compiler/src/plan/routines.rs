@@ -77,8 +77,13 @@ fn kept(
 
 impl Plan {
     /// Gives each nest of a plan for processors its native program on the processor of `profile`.
+    ///
+    /// # Errors
+    /// Fails if the plan does not keep the invariants of the [module](super), native programs
+    /// aside.
     #[cfg(feature = "pack")]
-    pub fn make_native(&mut self, profile: &Profile) {
+    pub fn make_native(&mut self, profile: &Profile) -> Result<(), String> {
+        self.verify_routines()?;
         let kept = kept(&self.buffers, &self.weights, &self.updates);
         self.profile = profile.clone();
         for step in self.prelude.iter().chain(&self.steps) {
@@ -89,6 +94,7 @@ impl Plan {
                 routine.native = Some(Arc::new(program));
             }
         }
+        Ok(())
     }
 }
 

@@ -175,8 +175,9 @@ impl SessionBuilder<'_> {
     /// # Errors
     /// Returns the errors of [`SessionBuilder::build`]. Results measured before an error are kept.
     pub fn tune(&self, tune: Tune) -> Result<Tuning, Error> {
-        let graph = self.rounded(self.network()?.graph);
-        tune_graph(graph, self.device, self.model.sources(), &Options::default(), tune)
+        let graph = self.request.rounded(self.network()?.graph);
+        let sources = self.request.model.sources();
+        tune_graph(graph, self.on, sources, &Options::default(), tune)
     }
 }
 

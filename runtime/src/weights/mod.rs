@@ -36,7 +36,6 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use safetensors::tensor::Dtype;
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::Limits;
@@ -261,22 +260,6 @@ impl WeightsFile {
         }
     }
 }
-
-const DTYPES: [(DType, Dtype); 13] = [
-    (DType::Bool, Dtype::BOOL),
-    (DType::I8, Dtype::I8),
-    (DType::I16, Dtype::I16),
-    (DType::I32, Dtype::I32),
-    (DType::I64, Dtype::I64),
-    (DType::U8, Dtype::U8),
-    (DType::U16, Dtype::U16),
-    (DType::U32, Dtype::U32),
-    (DType::U64, Dtype::U64),
-    (DType::F16, Dtype::F16),
-    (DType::BF16, Dtype::BF16),
-    (DType::F32, Dtype::F32),
-    (DType::F64, Dtype::F64),
-];
 
 /// Converts a tensor to another type. Returns `None` if it is too large.
 pub(crate) fn converted(tensor: Tensor, dtype: DType) -> Option<Tensor> {

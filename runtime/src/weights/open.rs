@@ -13,9 +13,10 @@ use tile_compiler::tensor::TensorType;
 use tile_lang::Limits;
 use zip::ZipArchive;
 
-use super::{Content, DTYPES, WeightsError, WeightsFile, caused, error};
+use super::{Content, WeightsError, WeightsFile, caused, error};
 use crate::files::npy;
 use crate::files::{Allowance, MOST_AXES, read_file};
+use crate::safetensors_types::dtype as dtype_of;
 
 /// The maximum length of a safetensors header or an index in bytes. It suffices for some 300,000
 /// tensors.
@@ -64,11 +65,10 @@ pub fn safetensors(
     let (mut tensors, mut starts) = (Vec::new(), Vec::new());
     for name in header.offset_keys() {
         let Some(TensorInfo { dtype, shape, data_offsets }) = header.info(&name) else { continue };
-        let known = DTYPES.iter().find(|(_, theirs)| theirs == dtype);
-        let (dtype, _) = known.ok_or_else(|| {
+        let dtype = dtype_of(*dtype).ok_or_else(|| {
             error(path, format!("`{name}` has the type {dtype:?}, which Tile has not"))
         })?;
-        let ty = tensor_type(path, &name, *dtype, shape)?;
+        let ty = tensor_type(path, &name, dtype, shape)?;
         allowance.claim(&ty).map_err(|e| caused(path, e).named(&name))?;
         starts.push(begin + data_offsets.0 as u64);
         tensors.push((name, ty));

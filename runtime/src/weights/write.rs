@@ -12,9 +12,10 @@ use zip::{CompressionMethod, ZipWriter};
 
 #[cfg(feature = "keras")]
 use super::is_of_keras;
-use super::{DTYPES, Format, error, format};
+use super::{Format, error, format};
 use crate::error::Error;
 use crate::files::{npy, write_whole};
+use crate::safetensors_types::stored;
 
 /// Writes tensors by name to a .safetensors or .npz file. The file appears whole or not at all.
 ///
@@ -103,13 +104,7 @@ impl crate::tile_program::TileProgram {
 fn safetensors_head(tensors: &[(String, Tensor)]) -> Result<(Vec<u8>, Vec<&Tensor>), String> {
     let mut sorted = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
-        let dtype =
-            DTYPES.iter().find(|(ours, _)| *ours == tensor.dtype()).map(|(_, theirs)| *theirs);
-        sorted.push((
-            dtype.ok_or_else(|| format!("safetensors has no type {}", tensor.dtype()))?,
-            name,
-            tensor,
-        ));
+        sorted.push((stored(tensor.dtype()), name, tensor));
     }
     sorted.sort_by(|(left, left_name, _), (right, right_name, _)| {
         right.cmp(left).then(left_name.cmp(right_name))

@@ -1,0 +1,288 @@
+//! [`PackBuilder`]: makes packs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::Path;
+
+use safetensors::tensor::TensorView;
+use tile_compiler::bindings::SEED;
+use tile_compiler::dense::Id;
+use tile_compiler::emit::Target;
+use tile_compiler::lower::{Layer, Network};
+use tile_compiler::pipeline::Options;
+use tile_compiler::plan::{Content, Plan, Port};
+use tile_compiler::profile::{Processor, Profile};
+use tile_compiler::tensor::{Tensor, TensorType};
+
+use super::container::checksum;
+use super::{Index, PackDevice, PackedLayer, PackedPlan, VERSION};
+use crate::backend::plan;
+use crate::builder::{Request, SessionBuilder};
+use crate::error::Error;
+use crate::files::write_whole;
+use crate::listing::{PlanFor, listing};
+use crate::program::sizes_by_name;
+use crate::safetensors_types::stored;
+use crate::session::Session;
+
+/// A target of a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackTarget {
+    /// The embedded device, on any processor.
+    Cpu,
+    /// GPUs. The pack also has the kernels in this language, for other runtimes.
+    Gpu(Target),
+}
+
+impl PackTarget {
+    /// The names that [`PackTarget::parse`] reads.
+    pub const NAMES: [&str; 7] = ["cpu", "wgsl", "msl", "spirv", "hlsl", "glsl", "web"];
+
+    /// Returns the target with this name. `web` is `wgsl`.
+    pub fn parse(name: &str) -> Option<PackTarget> {
+        match name {
+            "cpu" => Some(PackTarget::Cpu),
+            "web" => Some(PackTarget::Gpu(Target::Wgsl)),
+            name => Target::parse(name).map(PackTarget::Gpu),
+        }
+    }
+}
+
+/// A pack in the making.
+///
+/// ```
+/// # use tile_runtime::pack::{PackBuilder, PackTarget};
+/// # use tile_runtime::{Device, Error, Model, Tensor};
+/// # fn main() -> Result<(), Error> {
+/// let model = Model::compile("function twice(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let device = Device::cpu();
+/// let mut pack = PackBuilder::new(&[PackTarget::Cpu]);
+/// for size in [1, 8] {
+///     pack.add(&model.on(&device).dim("N", size))?;
+/// }
+/// let model = Model::from_pack(pack.to_bytes()?)?;
+/// let mut session = model.on(&device).dim("N", 8).build()?;
+/// let x = Tensor::from_f32([8], &[1.0; 8]).unwrap();
+/// assert_eq!(session.run([("X", x)])?.remove("Y")?.to_f64s(), [2.0; 8]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct PackBuilder {
+    targets: Vec<PackTarget>,
+    index: Index,
+    /// The tensors that are no weights, by their names in the pack.
+    parts: BTreeMap<String, Tensor>,
+    weights: BTreeMap<String, Tensor>,
+    /// The numbers of constants, by their type and bytes.
+    constants: HashMap<(TensorType, Vec<u8>), usize>,
+}
+
+impl PackBuilder {
+    /// Starts a pack for these targets.
+    pub fn new(targets: &[PackTarget]) -> PackBuilder {
+        PackBuilder {
+            targets: targets.to_vec(),
+            index: Index {
+                entry: String::new(),
+                layers: Vec::new(),
+                plans: Vec::new(),
+                channels_last: true,
+            },
+            parts: BTreeMap::new(),
+            weights: BTreeMap::new(),
+            constants: HashMap::new(),
+        }
+    }
+
+    /// Adds the program for the sizes of a builder. All builders of a pack must be of one program.
+    ///
+    /// # Errors
+    /// Returns the errors of [`SessionBuilder::build`], or [`Error::Pack`] if the builder is for
+    /// another program than those before, or if its weights have other types.
+    pub fn add<On: PlanFor>(&mut self, builder: &SessionBuilder<On>) -> Result<(), Error> {
+        let request = &builder.request;
+        let network = request.network()?;
+        self.describe(request, &network)?;
+        let exact = builder.on.profile()?.0.processor.exact;
+        let processor = Processor { exact, ..Processor::USUAL };
+        let mut profiles = Vec::new();
+        if self.targets.contains(&PackTarget::Cpu) {
+            profiles.push(Profile { processor, ..Profile::cpu() });
+        }
+        if self.targets.iter().any(|target| matches!(target, PackTarget::Gpu(_))) {
+            profiles.push(Profile::generic());
+        }
+        for profile in profiles {
+            let mut graph = request.rounded(network.graph.clone());
+            let sources = request.model.sources();
+            self.add_plan(request, plan(&mut graph, &profile, sources, &Options::default())?)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the name and the layers of the first network.
+    fn describe(&mut self, request: &Request, network: &Network) -> Result<(), Error> {
+        let entry = &network.graph.name;
+        if self.index.plans.is_empty() {
+            self.index.entry.clone_from(entry);
+            self.index.layers = network.layers.iter().map(|layer| packed(layer, network)).collect();
+            let foreign = &request.model.foreign;
+            self.index.channels_last =
+                foreign.as_ref().is_none_or(|foreign| foreign.is_channels_last());
+        } else if self.index.entry != *entry {
+            let what =
+                format!("a pack is of one program, and not of {} and {entry}", self.index.entry);
+            return Err(Error::Pack { what });
+        }
+        Ok(())
+    }
+
+    fn add_plan(&mut self, request: &Request, plan: Plan) -> Result<(), Error> {
+        let number = self.index.plans.len();
+        let ports = |ports: &[Port]| {
+            let seen = ports.iter().filter(|port| port.name != SEED);
+            seen.map(|port| (port.name.clone(), port.ty.clone())).collect::<Vec<_>>()
+        };
+        let inputs = ports(&plan.inputs);
+        let types = inputs.iter().map(|(name, ty)| (name.as_str(), ty));
+        let function = request.model.program().entry(request.entry.as_deref()).ok();
+        let sizes = match function.filter(|_| request.model.is_program()) {
+            Some(function) => sizes_by_name(function, &request.bindings, types),
+            None => request.bindings.sizes.clone(),
+        };
+        let mut constants = Vec::new();
+        for (id, buffer) in plan.buffers.enumerate() {
+            if let Content::Constant(tensor) = &buffer.content {
+                constants.push((id.number(), self.constant(tensor)));
+            }
+        }
+        let packed = PackedPlan {
+            device: PackDevice::of(plan.profile.execution),
+            sizes,
+            inputs,
+            outputs: ports(&plan.outputs),
+            weights: ports(&plan.weights),
+            constants,
+            memory: plan.memory(),
+        };
+        if let Some(first) = self.index.plans.first().filter(|plan| plan.weights != packed.weights)
+        {
+            let is_other = |(one, other): &(_, _)| one != other;
+            let mut pairs = first.weights.iter().zip(&packed.weights);
+            let what =
+                pairs.find(is_other).map_or("their number".into(), |((path, ty), (_, other))| {
+                    format!("`{path}` is {ty} and {other}")
+                });
+            let what = format!("the weights of a pack must not depend on its sizes: {what}");
+            return Err(Error::Pack { what });
+        }
+        let json = serde_json::to_vec(&plan).map_err(|error| Error::internal(error.to_string()))?;
+        self.part(format!("/plans/{number}"), json);
+        self.index.plans.push(packed);
+        for target in self.targets.clone() {
+            if let (PackTarget::Gpu(target), PackDevice::Gpu) =
+                (target, PackDevice::of(plan.profile.execution))
+            {
+                for kernel in listing(&plan, target)? {
+                    let name = format!("/kernels/{number}/{}/{}", target.name(), kernel.name);
+                    self.part(name, kernel.bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, name: String, bytes: Vec<u8>) {
+        let ty = TensorType::new(tile_compiler::dtype::DType::U8, [bytes.len()]);
+        self.parts.extend(Tensor::from_bytes(ty, bytes).map(|tensor| (name, tensor)));
+    }
+
+    /// Returns the number of a constant, which is in the pack once.
+    fn constant(&mut self, tensor: &Tensor) -> usize {
+        let next = self.constants.len();
+        let key = (tensor.ty().clone(), tensor.bytes().to_vec());
+        let number = *self.constants.entry(key).or_insert(next);
+        self.parts.entry(format!("/constants/{number}")).or_insert_with(|| tensor.clone());
+        number
+    }
+
+    /// Adds the weights of a session that have values. Without them, each session of the pack must
+    /// be given the weights.
+    ///
+    /// # Errors
+    /// Returns the errors of the session's device.
+    pub fn add_weights(&mut self, session: &Session) -> Result<(), Error> {
+        for (path, _) in session.weights() {
+            match session.get(path) {
+                Ok(tensor) => _ = self.weights.insert(path.to_owned(), tensor),
+                Err(Error::MissingWeight { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the paths and types of the program's weights that the pack does not have.
+    pub fn missing_weights(&self) -> impl Iterator<Item = &(String, TensorType)> {
+        let weights = self.index.plans.first().into_iter().flat_map(|plan| &plan.weights);
+        weights.filter(|(path, _)| !self.weights.contains_key(path))
+    }
+
+    /// Returns the pack.
+    ///
+    /// # Errors
+    /// Returns [`Error::Pack`] for a pack without plans, or if the path of a weight begins with
+    /// `/`.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        if self.index.plans.is_empty() {
+            return Err(Error::Pack { what: "a pack without plans cannot run".into() });
+        }
+        if let Some(path) = self.weights.keys().find(|path| path.starts_with('/')) {
+            let what = format!("the weight `{path}` has the name of a part of the pack");
+            return Err(Error::Pack { what });
+        }
+        let all: BTreeMap<&str, &Tensor> =
+            self.parts.iter().chain(&self.weights).map(|(name, part)| (&**name, part)).collect();
+        let internal = |error: &dyn std::fmt::Display| Error::internal(error.to_string());
+        let index = serde_json::to_string(&self.index).map_err(|error| internal(&error))?;
+        let sum = checksum(&index, all.iter().map(|(name, part)| (*name, part.ty(), part.bytes())));
+        let metadata = [
+            ("format", "tilepack"),
+            ("version", VERSION),
+            ("made_by", concat!("tile-runtime ", env!("CARGO_PKG_VERSION"))),
+            ("index", &index),
+            ("checksum", &sum),
+        ];
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let views = all.into_iter().map(|(name, part)| {
+            TensorView::new(stored(part.dtype()), part.shape().to_vec(), part.bytes())
+                .map(|view| (name, view))
+        });
+        let views = views.collect::<Result<Vec<_>, _>>().map_err(|error| internal(&error))?;
+        safetensors::serialize(views, Some(HashMap::from(metadata)))
+            .map_err(|error| internal(&error))
+    }
+
+    /// Writes the pack to a file, which appears whole or not at all.
+    ///
+    /// # Errors
+    /// Returns the errors of [`PackBuilder::to_bytes`], or [`Error::Write`].
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let (path, bytes) = (path.as_ref(), self.to_bytes()?);
+        write_whole(path, |file| file.write_all(&bytes))
+            .map_err(|source| Error::Write { path: path.to_owned(), source })
+    }
+}
+
+fn packed(layer: &Layer, network: &Network) -> PackedLayer {
+    let is_inside = |path: &str| {
+        path.strip_prefix(layer.path.as_str()).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let inside = network.weights.iter().filter(|weight| is_inside(&weight.path));
+    PackedLayer {
+        path: layer.path.clone(),
+        class: layer.class.clone(),
+        outputs: layer.outputs.iter().map(|ty| ty.shape.clone()).collect(),
+        elements: layer.elements.unwrap_or_else(|| inside.map(|weight| weight.ty.elements()).sum()),
+    }
+}

@@ -1,0 +1,133 @@
+//! [`Pack`]: compiled programs with their weights in one file, which runs without the compiler.
+//!
+//! A pack is a safetensors file, so that any tool for that format lists it and reads its weights,
+//! and so that a reader finds each part without reading the others. Its tensors are:
+//!
+//! | name | content |
+//! |---|---|
+//! | a weight's path, such as `dense.Kernel` | the weight |
+//! | `/plans/N` | plan number N of the index, as JSON |
+//! | `/constants/N` | a constant that plans refer to by this number |
+//! | `/kernels/N/LANGUAGE/NAME` | a kernel of plan N in a shading language, for other runtimes |
+//!
+//! Its metadata are:
+//!
+//! | key | value |
+//! |---|---|
+//! | `format` | `tilepack` |
+//! | `version` | [`VERSION`]: a reader refuses any other |
+//! | `made_by` | the name and version of the software that made the pack |
+//! | `index` | the [`Index`] as JSON |
+//! | `checksum` | the CRC-32 of the index, and of each tensor's name, type, shape and bytes |
+//!
+//! A plan for processors has loop nests. They become native programs when a session is built, for
+//! the vector unit and the caches of the machine at hand, so that a pack made on one machine is fast
+//! on another. A plan for GPUs has kernels for the `generic` profile, which every adapter can run.
+//!
+//! The checksum finds damage. It is no signature: a pack is a program, and whoever runs one trusts
+//! its maker as with any other program.
+
+#[cfg(feature = "build")]
+mod builder;
+mod container;
+mod model;
+
+#[cfg(feature = "build")]
+pub use builder::{PackBuilder, PackTarget};
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tile_compiler::profile::Execution;
+use tile_compiler::tensor::TensorType;
+
+use container::Container;
+
+/// The version of the format.
+pub const VERSION: &str = "1";
+
+/// A pack in memory.
+#[derive(Debug)]
+pub struct Pack {
+    container: Container,
+    index: Index,
+}
+
+/// The contents of a pack.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Index {
+    /// The name of the program's entry.
+    pub entry: String,
+    /// The layers, in the order of their application.
+    pub layers: Vec<PackedLayer>,
+    pub plans: Vec<PackedPlan>,
+    /// The axis of an image's channels is the last one.
+    pub channels_last: bool,
+}
+
+/// A layer of a packed program, for people.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PackedLayer {
+    pub path: String,
+    pub class: String,
+    /// The shapes of its outputs in the first plan.
+    pub outputs: Vec<Vec<usize>>,
+    /// The number of its weights' elements.
+    pub elements: usize,
+}
+
+/// A plan of a pack: the program, compiled for some sizes and one kind of device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PackedPlan {
+    pub device: PackDevice,
+    /// The sizes by their names in the header.
+    pub sizes: BTreeMap<String, usize>,
+    pub inputs: Vec<(String, TensorType)>,
+    pub outputs: Vec<(String, TensorType)>,
+    /// The weights by path.
+    pub weights: Vec<(String, TensorType)>,
+    /// The numbers of the buffers with constants, and of the constants.
+    pub constants: Vec<(usize, usize)>,
+    /// The bytes that a session takes, without packed operands.
+    pub memory: u64,
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PackDevice {
+    Cpu,
+    Gpu,
+}
+
+impl PackDevice {
+    fn of(execution: Execution) -> PackDevice {
+        match execution {
+            Execution::Native => PackDevice::Cpu,
+            Execution::Shader => PackDevice::Gpu,
+        }
+    }
+
+    /// Returns the name, `cpu` or `gpu`.
+    pub fn name(self) -> &'static str {
+        match self {
+            PackDevice::Cpu => "cpu",
+            PackDevice::Gpu => "gpu",
+        }
+    }
+}
+
+impl Pack {
+    /// Returns the contents.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Returns the paths and types of the weights in the pack.
+    pub fn weights(&self) -> impl Iterator<Item = (&str, TensorType)> {
+        self.container.tensors().filter(|(name, _)| !name.starts_with('/'))
+    }
+}
