@@ -25,7 +25,8 @@ pub struct Sizes {
     /// The shape of an input, and its type if not f32: X=1x224x224x3, X=f16:8x3, X=i32: (rank 0)
     #[arg(long, value_name = "X=SHAPE", value_parser = shape)]
     pub shape: Vec<(String, TensorType)>,
-    /// The size of a named dimension of the inputs: N=8; for `bench` also several, N=8,1e3,10_000
+    /// The size of a named dimension of the inputs: N=8; for `bench` and `build`
+    /// also several, N=8,1e3,10_000
     #[arg(long, value_name = "N=SIZE", value_parser = dim)]
     pub dim: Vec<(String, Vec<usize>)>,
     /// The model or function to compile [default: the last model of the file, else the last
@@ -182,10 +183,10 @@ pub fn not_a_whole_number(error: &clap::Error) -> Option<Failure> {
 }
 
 /// Rejects a name that an option binds twice, and several sizes of a dimension for a command other
-/// than `bench`.
+/// than `bench` and `build`.
 pub fn once(matches: &ArgMatches) -> Result<(), Failure> {
     let (command, matches) = matches.subcommand().unwrap_or(("", matches));
-    if command != "bench"
+    if !["bench", "build"].contains(&command)
         && let Ok(Some(mut dims)) = matches.try_get_many::<(String, Vec<usize>)>("dim")
         && let Some((name, _)) = dims.find(|(_, sizes)| sizes.len() > 1)
     {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use tile_compiler::dtype::DType;
-use tile_compiler::emit::{Target, write};
 use tile_compiler::graph::Graph;
 use tile_compiler::lower::{Binding, Bindings, Targets, lower, train};
 use tile_compiler::passes::narrow;
@@ -17,7 +16,7 @@ use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
-use tile_runtime::Device;
+use tile_runtime::{Device, KernelListing, Target};
 
 use crate::arguments::{assume_sizes, narrow_float};
 use crate::devices::open;
@@ -323,18 +322,18 @@ fn kernels(plan: &Plan) -> Vec<Listing> {
 }
 
 fn shaders(plan: &Plan, target: Target) -> Result<Vec<Listing>, Failure> {
-    let kernels = plan.routines.iter().filter_map(|routine| routine.kernel.as_ref());
-    let listings = kernels.map(|kernel| {
-        let listing = write(kernel, target).map_err(|error| Failure::input(error.to_string()))?;
-        let file = format!("{}.{}", kernel.name, target.extension());
-        Ok(Listing {
-            kind: target.name(),
-            file,
-            text: listing.text(),
-            binary: Some(listing.bytes()),
-        })
-    });
-    listings.collect()
+    if plan.routines.iter().all(|routine| routine.kernel.is_none()) {
+        return Ok(Vec::new());
+    }
+    let kernels =
+        tile_runtime::listing(plan, target).map_err(|error| Failure::input(error.to_string()))?;
+    let listing = |kernel: KernelListing| Listing {
+        kind: target.name(),
+        file: format!("{}.{}", kernel.name, target.extension()),
+        text: kernel.source,
+        binary: Some(kernel.bytes),
+    };
+    Ok(kernels.into_iter().map(listing).collect())
 }
 
 /// Joins the listings into one text. `headed` puts the kind above the listings of each kind.

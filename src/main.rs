@@ -5,6 +5,7 @@
 
 mod arguments;
 mod bench;
+mod build;
 mod check;
 mod devices;
 mod emit;
@@ -88,6 +89,8 @@ enum Command {
     Import(import::Import),
     /// Write a model of the library's layers as a model that Keras loads
     Export(export::Export),
+    /// Compile a program to a pack, which runs without the compiler
+    Build(Box<build::Build>),
     /// Show a model's layers and count its weights
     Summary(summary::Summary),
     /// Measure how fast programs run
@@ -145,6 +148,7 @@ fn carry_out(arguments: Arguments, started: Instant) -> Result<(), Failure> {
         (Some(Command::Tune(arguments)), _) => tune::tune(&arguments, &terminal),
         (Some(Command::Import(arguments)), _) => import::import(&arguments, &terminal),
         (Some(Command::Export(arguments)), _) => export::export(&arguments, &terminal),
+        (Some(Command::Build(arguments)), _) => build::build(&arguments, &terminal),
         (Some(Command::Summary(arguments)), _) => summary::summary(&arguments, &terminal),
         (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments, &terminal),

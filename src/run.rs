@@ -30,7 +30,7 @@ use crate::weights::WeightsOptions;
 
 #[derive(clap::Args)]
 pub struct Run {
-    /// A Tile or ONNX file
+    /// A Tile file, an ONNX file or a pack
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -64,7 +64,8 @@ pub struct Run {
 
 /// Runs the entry once.
 pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, arguments.inputs.sizes.entry.as_deref(), terminal)?;
+    let source =
+        Source::load_packed(&arguments.file, arguments.inputs.sizes.entry.as_deref(), terminal)?;
     check_files(arguments)?;
     let mut given = arguments.inputs.read(&source)?;
     if let Some(seed) = arguments.random {
@@ -89,7 +90,7 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         .weights
         .load(&mut session, seed, terminal)
         .map_err(|error| source.failed(&error))?;
-    if !missing.is_empty() && !source.model.is_onnx() {
+    if !missing.is_empty() {
         if !arguments.weights.is_empty() && arguments.random.is_some() {
             terminal.note_initialised(&missing);
         }

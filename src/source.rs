@@ -1,4 +1,4 @@
-//! A Tile or ONNX file that was read and checked, and the reports of later errors in it.
+//! A Tile file, ONNX file or pack that was read and checked, and the reports of later errors in it.
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,23 @@ pub fn is_meant_as_a_file(path: &Path) -> bool {
 }
 
 impl<'t> Source<'t> {
+    /// Reads a pack, or does the same as [`Source::load`].
+    pub fn load_packed(
+        path: &Path,
+        entry: Option<&str>,
+        terminal: &'t Terminal,
+    ) -> Result<Source<'t>, Failure> {
+        match is_pack(path) {
+            true => Source::open_pack(path, terminal),
+            false => Source::load(path, entry, terminal),
+        }
+    }
+
+    fn open_pack(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
+        let model = Model::open_pack(path).map_err(|error| terminal.failure(&error, path))?;
+        Ok(Source { path: path.to_path_buf(), text: String::new(), model, terminal })
+    }
+
     /// Reads and checks a file and its imports. Prints the warnings about the entry.
     pub fn load(
         path: &Path,
@@ -67,6 +84,13 @@ impl<'t> Source<'t> {
 
     /// Reads and checks a file and its imports. Prints no warnings.
     pub fn open(path: &Path, terminal: &'t Terminal) -> Result<Source<'t>, Failure> {
+        if is_pack(path) {
+            return Err(Failure::input(format!(
+                "{} is a pack, which `run`, `bench`, `predict` and `summary` take: name the file \
+                 that it was built from",
+                path.display()
+            )));
+        }
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
             let model = Model::open_onnx(path).map_err(|error| terminal.failure(&error, path))?;
             return Ok(Source { path: path.to_path_buf(), text: String::new(), model, terminal });
@@ -110,7 +134,7 @@ impl<'t> Source<'t> {
         what: &str,
         help: &str,
     ) -> Failure {
-        if self.model.is_onnx() {
+        if !self.model.is_program() {
             let help = if help.is_empty() { String::new() } else { format!(" ({help})") };
             return Failure::input(format!("{}: {what}{help}", self.path.display()));
         }
@@ -125,6 +149,11 @@ impl<'t> Source<'t> {
         };
         self.rejected(&[diagnostic])
     }
+}
+
+/// Returns whether a file is a pack, by its ending.
+pub fn is_pack(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tilepack"))
 }
 
 /// Reads the text of a file.

@@ -10,6 +10,7 @@ use tile_compiler::lower::{Bindings, Network, WeightKind, lower, settings};
 use tile_compiler::pipeline::{self, Options};
 use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
+use tile_runtime::pack::Pack;
 
 use crate::arguments::assume_sizes;
 use crate::emit::training_step;
@@ -24,7 +25,7 @@ const ASSUMED: [usize; 2] = [64, 96];
 
 #[derive(clap::Args)]
 pub struct Summary {
-    /// A Tile or ONNX file
+    /// A Tile file, an ONNX file or a pack
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -33,7 +34,11 @@ pub struct Summary {
 
 /// Prints the entry's layers with the shapes of their outputs and their numbers of weights.
 pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> {
-    let source = Source::load(&arguments.file, arguments.inputs.sizes.entry.as_deref(), terminal)?;
+    let entry = arguments.inputs.sizes.entry.as_deref();
+    let source = Source::load_packed(&arguments.file, entry, terminal)?;
+    if let Some(pack) = source.model.pack() {
+        return print(of_pack(pack).as_bytes());
+    }
     if source.model.is_onnx() {
         let network = source.onnx_network(&arguments.inputs)?;
         return print(
@@ -41,7 +46,6 @@ pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> 
         );
     }
     let program = source.model.program();
-    let entry = arguments.inputs.sizes.entry.as_deref();
     let function = program.entry(entry).map_err(|error| source.rejected(&[error]))?;
     let given = arguments.inputs.read(&source)?;
     let with = |size: usize| {
@@ -82,10 +86,41 @@ fn memory(graph: &Graph, what: &str, updates: bool, sizes: &str) -> String {
     )
 }
 
-fn text(network: &Network, other: &Network) -> String {
+/// Formats the layers, the weights and the plans of a pack.
+fn of_pack(pack: &Pack) -> String {
+    let index = pack.index();
+    let mut table = table(["Layer (type)", "Output Shape", "Param #"]);
+    for layer in &index.layers {
+        let shapes: Vec<String> = layer.outputs.iter().map(|shape| format!("{shape:?}")).collect();
+        let name = format!("{} ({})", layer.path, layer.class);
+        table.add_row([name, shapes.join(", "), grouped(layer.elements)]);
+    }
+    let layers = if index.layers.is_empty() { String::new() } else { format!("{table}\n") };
+    let weights: usize = pack.weights().map(|(_, ty)| ty.elements()).sum();
+    let mut text = format!("{layers} Weights in the pack: {}\n", grouped(weights));
+    for plan in &index.plans {
+        text += &format!(
+            " Plan for {} with {}: {}\n",
+            plan.device.name(),
+            plan.described(),
+            bytes(plan.memory)
+        );
+    }
+    text
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["Layer (type)", "Output Shape", "Param #"]);
+    table.set_header(header);
+    if let Some(column) = table.column_mut(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn text(network: &Network, other: &Network) -> String {
+    let mut table = table(["Layer (type)", "Output Shape", "Param #"]);
     let count = |path: &str| -> usize {
         let inside = |weight: &&tile_compiler::lower::Weight| {
             weight.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
@@ -115,9 +150,6 @@ fn text(network: &Network, other: &Network) -> String {
     for weight in own {
         let name = format!("{} ({})", weight.path, weight.kind.keyword());
         table.add_row([name, format!("{:?}", weight.ty.shape), grouped(weight.ty.elements())]);
-    }
-    if let Some(column) = table.column_mut(2) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
 
     let total = |kinds: &[WeightKind]| {

@@ -64,7 +64,7 @@ impl WeightsOptions {
         terminal: &Terminal,
     ) -> Result<Vec<String>, Error> {
         if self.is_empty() {
-            return Ok(session.weights().map(|(path, _)| path.to_owned()).collect());
+            return Ok(session.missing_weights().map(|(path, _)| path.to_owned()).collect());
         }
         let report = session.load_with(&self.options()?)?;
         terminal.note_unused(&report);

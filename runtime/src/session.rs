@@ -99,6 +99,12 @@ impl Session {
         self.given[self.inputs..].iter().map(|weight| (weight.name.as_str(), &weight.ty))
     }
 
+    /// Returns the paths and types of the weights without a value.
+    pub fn missing_weights(&self) -> impl Iterator<Item = (&str, &TensorType)> {
+        let missing = self.given[self.inputs..].iter().filter(|weight| !weight.kept);
+        missing.map(|weight| (weight.name.as_str(), &weight.ty))
+    }
+
     /// Returns the names and types of the outputs, in the order of the program's header. Shapes
     /// that depend on values are those for the values at the build.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {

@@ -103,7 +103,7 @@ pub fn measure(
     refuse_inputs_of_training(case, inputs, wanted.weights)?;
     let load = || match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
-        None => Source::load(case.path.as_ref(), sizes.entry.as_deref(), terminal),
+        None => Source::load_packed(case.path.as_ref(), sizes.entry.as_deref(), terminal),
     };
     wanted.tuned.apply(device, terminal, |tune| {
         let source = load()?;

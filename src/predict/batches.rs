@@ -7,7 +7,7 @@ use tile_compiler::graph::Graph;
 use tile_compiler::lower::{InputRange, Network};
 use tile_lang::listed;
 use tile_runtime::train::{as_model_takes, check_input};
-use tile_runtime::{DType, Device, Error, Session, Tensor, TensorType};
+use tile_runtime::{DType, Device, Error, Session, SessionBuilder, Tensor, TensorType};
 
 use super::Predict;
 use super::samples::{Sample, Signature};
@@ -136,6 +136,29 @@ impl<'a> Predictor<'a> {
                 builder.input(name, ty)
             })
         };
+        let mut session = builder(self.batch_size).build().map_err(failed)?;
+        placement::detail(session.plan(), &self.device, terminal);
+        let (ranges, of_samples) = if self.source.model.pack().is_some() {
+            let counts = |(_, ty): (&str, &TensorType)| ty.shape.first() == Some(&self.batch_size);
+            (Vec::new(), session.outputs().map(counts).collect())
+        } else {
+            self.samples_of(&builder)?
+        };
+        let missing = self.arguments.weights.load(&mut session, 0, terminal).map_err(failed)?;
+        if !missing.is_empty() {
+            let what =
+                "the model's weights have no values: give them with `--weights FILE`. They are";
+            return Err(Failure::input(format!("{what} {}", listed(&missing))));
+        }
+        Ok(Compiled { session, types, ranges, of_samples })
+    }
+
+    /// Returns the ranges of the inputs, and for each output whether its first axis counts samples.
+    fn samples_of(
+        &self,
+        builder: &dyn Fn(usize) -> SessionBuilder<'a>,
+    ) -> Result<(Vec<InputRange>, Vec<bool>), Failure> {
+        let failed = |error: Error| self.source.failed(&error);
         let counts = |graph: &Graph, samples: usize| -> Vec<bool> {
             let outputs = graph.outputs.iter();
             outputs.map(|(_, id)| graph.shape(*id).first() == Some(&samples)).collect()
@@ -149,15 +172,7 @@ impl<'a> Predictor<'a> {
             let of_more = counts(&network.graph, more);
             of_samples.iter_mut().zip(of_more).for_each(|(is_count, also)| *is_count &= also);
         }
-        let mut session = builder(self.batch_size).build().map_err(failed)?;
-        placement::detail(session.plan(), &self.device, terminal);
-        let missing = self.arguments.weights.load(&mut session, 0, terminal).map_err(failed)?;
-        if !missing.is_empty() && !self.source.model.is_onnx() {
-            let what =
-                "the model's weights have no values: give them with `--weights FILE`. They are";
-            return Err(Failure::input(format!("{what} {}", listed(&missing))));
-        }
-        Ok(Compiled { session, types, ranges, of_samples })
+        Ok((ranges, of_samples))
     }
 
     /// Joins the tensors of samples along their first axes, by input. The last sample is repeated

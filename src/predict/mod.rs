@@ -18,7 +18,7 @@ use tile_runtime::train::{
 
 use crate::arguments::{Sizes, pixels};
 use crate::devices::DeviceOptions;
-use crate::source::Source;
+use crate::source::{Source, is_pack};
 use crate::terminal::{Failure, Terminal, escaped, print};
 use crate::weights::{WeightsOptions, pixels_as_trained};
 use batches::{Predictor, Row, Values};
@@ -26,7 +26,7 @@ use samples::{Sample, Signature};
 
 #[derive(clap::Args)]
 pub struct Predict {
-    /// A Tile or ONNX file
+    /// A Tile file, an ONNX file or a pack
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Pictures, folders of pictures, arrays (.npy) whose first axis counts samples, tables (.csv),
@@ -63,7 +63,10 @@ pub struct Predict {
 const IMAGENET_CLASSES: usize = 1000;
 
 pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> {
-    let (source, sizes) = Source::load_trained(&arguments.file, &arguments.sizes, terminal)?;
+    let (source, sizes) = match is_pack(&arguments.file) {
+        true => (Source::load_packed(&arguments.file, None, terminal)?, arguments.sizes.clone()),
+        false => Source::load_trained(&arguments.file, &arguments.sizes, terminal)?,
+    };
     let failed = |error: Error| source.failed(&error);
     let device = arguments.device.open(terminal).map_err(failed)?;
     let mut labels = match (&arguments.labels, arguments.weights.whole()) {

@@ -20,6 +20,8 @@ pub struct Signature {
     /// The inputs without a default, in order, and their types as far as they are declared.
     pub inputs: Vec<(String, Option<Declared>)>,
     outputs: Vec<String>,
+    /// The numbers of samples for which a pack has plans, in ascending order.
+    batches: Vec<usize>,
 }
 
 impl Signature {
@@ -27,9 +29,15 @@ impl Signature {
     pub fn of(sizes: &Sizes, source: &Source) -> Result<Signature, Failure> {
         let (bindings, entry) = (sizes.bindings(), sizes.entry.as_deref());
         let mut outputs = Vec::new();
-        let names: Vec<String> = match source.model.is_onnx() {
-            true => source.model.onnx_inputs().into_iter().map(str::to_owned).collect(),
-            false => {
+        let names: Vec<String> = match source.model.pack() {
+            Some(pack) => {
+                outputs = pack.outputs().map(str::to_owned).collect();
+                pack.inputs().map(str::to_owned).collect()
+            }
+            None if source.model.is_onnx() => {
+                source.model.onnx_inputs().into_iter().map(str::to_owned).collect()
+            }
+            None => {
                 let function =
                     source.model.program().entry(entry).map_err(|e| source.rejected(&[e]))?;
                 outputs = function.outputs.iter().map(|output| output.name.clone()).collect();
@@ -54,12 +62,17 @@ impl Signature {
                 return Err(source.wrong_input(entry, name, "E0301", &what, &help));
             }
         }
-        Ok(Signature { inputs, outputs })
+        let batches = source.model.pack().map(|pack| pack.samples()).unwrap_or_default();
+        Ok(Signature { inputs, outputs, batches })
     }
 
     /// Returns the number of samples that run together: the model's, else `wanted`. Pictures of any
     /// size run one by one.
     pub fn batch_size(&self, wanted: usize) -> usize {
+        let large = self.batches.iter().find(|size| **size >= wanted);
+        if let Some(size) = large.or(self.batches.last()) {
+            return *size;
+        }
         let declared = || self.inputs.iter().filter_map(|(_, declared)| declared.as_ref());
         let size = match declared().find_map(|declared| declared.sizes[0]) {
             Some(size) => size,

@@ -263,14 +263,15 @@ impl PackBuilder {
             .map_err(|error| internal(&error))
     }
 
-    /// Writes the pack to a file, which appears whole or not at all.
+    /// Writes the pack to a file, which appears whole or not at all. Returns its size in bytes.
     ///
     /// # Errors
     /// Returns the errors of [`PackBuilder::to_bytes`], or [`Error::Write`].
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
         let (path, bytes) = (path.as_ref(), self.to_bytes()?);
         write_whole(path, |file| file.write_all(&bytes))
-            .map_err(|source| Error::Write { path: path.to_owned(), source })
+            .map_err(|source| Error::Write { path: path.to_owned(), source })?;
+        Ok(bytes.len() as u64)
     }
 }
 

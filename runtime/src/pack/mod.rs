@@ -126,6 +126,28 @@ impl Pack {
         &self.index
     }
 
+    /// Returns the names of the inputs.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        let first = self.index.plans.first().into_iter();
+        first.flat_map(|plan| plan.inputs.iter().map(|(name, _)| name.as_str()))
+    }
+
+    /// Returns the names of the outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = &str> {
+        let first = self.index.plans.first().into_iter();
+        first.flat_map(|plan| plan.outputs.iter().map(|(name, _)| name.as_str()))
+    }
+
+    /// Returns the sizes of the first axis of the first input for which there are plans, in
+    /// ascending order: the numbers of samples that run together.
+    pub fn samples(&self) -> Vec<usize> {
+        let size = |plan: &PackedPlan| plan.inputs.first()?.1.shape.first().copied();
+        let mut sizes: Vec<usize> = self.index.plans.iter().filter_map(size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
     /// Returns the paths and types of the weights in the pack.
     pub fn weights(&self) -> impl Iterator<Item = (&str, TensorType)> {
         self.container.tensors().filter(|(name, _)| !name.starts_with('/'))

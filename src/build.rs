@@ -1,0 +1,94 @@
+//! `tilec build FILE -o PACK`: compiles a program ahead of time, to a pack that runs without the
+//! compiler.
+
+use std::path::{Path, PathBuf};
+
+use tile_compiler::dtype::DType;
+use tile_lang::listed;
+use tile_runtime::pack::{PackBuilder, PackTarget};
+use tile_runtime::{Device, Error};
+
+use crate::arguments::narrow_float;
+use crate::inputs::Inputs;
+use crate::placement::bytes;
+use crate::source::Source;
+use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
+use crate::weights::WeightsOptions;
+
+#[derive(clap::Args)]
+pub struct Build {
+    /// A Tile or ONNX file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Write the pack to this file
+    #[arg(short, long, value_name = "FILE.tilepack")]
+    output: PathBuf,
+    /// What the pack is for: cpu, the embedded device on any processor; wgsl, msl, spirv, hlsl or
+    /// glsl, any GPU, with the kernels in this language for other runtimes; web, the same as wgsl
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "cpu,wgsl",
+          value_parser = target)]
+    target: Vec<PackTarget>,
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
+    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
+    factors: Option<DType>,
+    #[command(flatten)]
+    weights: WeightsOptions,
+    /// Initialise the weights that no file gives, with this seed
+    #[arg(long, value_name = "SEED")]
+    random: Option<u64>,
+    /// On cpu: compute convolutions by direct sums, without Winograd's algorithm, and sums of
+    /// dequantized integers in floats
+    #[arg(long)]
+    exact: bool,
+}
+
+fn target(text: &str) -> Result<PackTarget, String> {
+    PackTarget::parse(text)
+        .ok_or_else(|| format!("the targets are {}", PackTarget::NAMES.join(", ")))
+}
+
+/// Writes the pack. It has plans for each size of `--dim`.
+pub fn build(arguments: &Build, terminal: &Terminal) -> Result<(), Failure> {
+    let Build { file, output, inputs, .. } = arguments;
+    has_extension("--output", output, &["tilepack"])?;
+    let read: Vec<&Path> = [file.as_path()]
+        .into_iter()
+        .chain(arguments.weights.files())
+        .chain(inputs.files())
+        .collect();
+    loses_nothing(&read, &[output])?;
+    can_be_written(output)?;
+    let source = Source::load(file, inputs.sizes.entry.as_deref(), terminal)?;
+    let failed = |error: Error| source.failed(&error);
+    let device = if arguments.exact { Device::cpu().exact() } else { Device::cpu() };
+    let mut pack = PackBuilder::new(&arguments.target);
+    for (number, sizes) in inputs.sizes.sweep()?.into_iter().enumerate() {
+        let inputs = Inputs { sizes, ..inputs.clone() };
+        let builder = inputs.builder(&source, &device, &inputs.read(&source)?)?;
+        let builder =
+            arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
+        pack.add(&builder).map_err(failed)?;
+        if number == 0 && pack.missing_weights().next().is_some() {
+            let mut session = builder.build().map_err(failed)?;
+            let seed = arguments.random.unwrap_or_default();
+            arguments.weights.load(&mut session, seed, terminal).map_err(failed)?;
+            if let Some(seed) = arguments.random {
+                session.initialise(seed).map_err(failed)?;
+            }
+            pack.add_weights(&session).map_err(failed)?;
+        }
+    }
+    let missing: Vec<&str> = pack.missing_weights().map(|(path, _)| path.as_str()).collect();
+    if !missing.is_empty() {
+        terminal.note(&format!(
+            "the pack is without the weights {}: `--weights FILE` adds them, and so does `run` of \
+             the pack",
+            listed(&missing)
+        ));
+    }
+    let size = pack.write(output).map_err(failed)?;
+    terminal.note(&format!("wrote {}, {}", output.display(), bytes(size)));
+    Ok(())
+}
