@@ -1,7 +1,9 @@
 //! [`Model`]: a checked program, an ONNX file or a pack, from which a [`Session`] is built.
 
 use std::any::Any;
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use tile_compiler::bindings::{Binding, Bindings};
@@ -12,6 +14,8 @@ use tile_lang::Limits;
 
 use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
+#[cfg(feature = "compile")]
+use crate::files::{Imports, read_program};
 #[cfg(feature = "compile")]
 use crate::program::CheckedProgram;
 use crate::session::Session;
@@ -29,6 +33,36 @@ pub struct Model {
 }
 
 impl Model {
+    /// Reads a model from a file: a pack (`.tilepack`), an ONNX file (`.onnx`) or else a Tile file,
+    /// with its imports from below its folder. Builds without `compile` read packs only.
+    ///
+    /// # Errors
+    /// Returns [`Error::Read`] if the file cannot be read, [`Error::Pack`] or [`Error::Onnx`] if it
+    /// is not valid, or [`Error::Program`] with all errors of the program.
+    pub fn load(path: impl AsRef<Path>) -> Result<Model, Error> {
+        let path = path.as_ref();
+        match path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase).as_deref() {
+            #[cfg(feature = "pack")]
+            Some("tilepack") => Model::open_pack(path),
+            #[cfg(feature = "onnx")]
+            Some("onnx") => Model::open_onnx(path),
+            _ => Model::load_program(path),
+        }
+    }
+
+    #[cfg(feature = "compile")]
+    fn load_program(path: &Path) -> Result<Model, Error> {
+        let text = read_program(path).map_err(|error| Error::read(path, error))?;
+        let imports = Imports::of(path);
+        Model::compile_file(&path.to_string_lossy(), &text, &|path| imports.load(path))
+    }
+
+    #[cfg(not(feature = "compile"))]
+    fn load_program(path: &Path) -> Result<Model, Error> {
+        let what = "this build is without the compiler, and runs packs only";
+        Err(Error::Data { what: format!("{}: {what}", path.display()) })
+    }
+
     /// Returns a model that is not a program.
     pub(crate) fn of_foreign(foreign: impl Foreign) -> Model {
         Model {

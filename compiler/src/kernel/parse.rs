@@ -39,7 +39,7 @@ impl Kernel {
             variables: Dense::default(),
             body: Vec::new(),
         };
-        let mut parser = Parser { rest: text, names: HashMap::new(), kernel };
+        let mut parser = Parser { rest: text, names: HashMap::new(), depth: 0, kernel };
         match parser.kernel() {
             Ok(()) => Ok(parser.kernel),
             Err(message) => {
@@ -64,8 +64,13 @@ struct Parser<'a> {
     /// The unread text.
     rest: &'a str,
     names: HashMap<&'a str, Named>,
+    /// The number of expressions and blocks around the current one.
+    depth: usize,
     kernel: Kernel,
 }
+
+/// The maximum depth of an expression, or of nested blocks. Passes recurse on both.
+const MOST_DEPTH: usize = 500;
 
 type Parsed<T> = Result<T, String>;
 
@@ -216,11 +221,22 @@ impl<'a> Parser<'a> {
 
     /// Reads statements up to and including `}`.
     fn block(&mut self) -> Parsed<Vec<Stmt>> {
+        self.enter(1)?;
         let mut block = Vec::new();
         while !self.eat("}") {
             block.push(self.stmt()?);
         }
+        self.depth -= 1;
         Ok(block)
+    }
+
+    /// Counts levels of nesting.
+    fn enter(&mut self, levels: usize) -> Parsed<()> {
+        self.depth += levels;
+        match self.depth <= MOST_DEPTH {
+            true => Ok(()),
+            false => Err(format!("expressions and blocks are nested deeper than {MOST_DEPTH}")),
+        }
     }
 
     fn declare(&mut self, name: &'a str, ty: Type) -> VariableId {
@@ -345,8 +361,12 @@ impl<'a> Parser<'a> {
 
     /// Reads an expression whose infix signs have at least the binding power `least`.
     fn expr(&mut self, least: u8) -> Parsed<Expr> {
+        let depth = self.depth;
+        self.enter(1)?;
         let mut left = self.postfix()?;
         loop {
+            // Each sign makes the tree deeper.
+            self.enter(1)?;
             let sign = self.peek();
             if matches!(sign, "//" | "%") && least <= MULTIPLICATIVE {
                 self.next();
@@ -361,6 +381,7 @@ impl<'a> Parser<'a> {
                 BinaryOp::ALL.iter().filter_map(|op| infix(*op).map(|(s, binds)| (*op, s, binds)));
             let Some((op, _, binds)) = signs.find(|(_, s, binds)| *s == sign && *binds >= least)
             else {
+                self.depth = depth;
                 return Ok(left);
             };
             self.next();
@@ -371,6 +392,7 @@ impl<'a> Parser<'a> {
     fn postfix(&mut self) -> Parsed<Expr> {
         let mut expr = self.operand()?;
         while self.eat(".") {
+            self.enter(1)?;
             expr = Expr::Lane(Box::new(expr), self.axis()?);
         }
         Ok(expr)

@@ -176,3 +176,19 @@ fn the_builder_makes_names_unique_and_keeps_the_first_mistake() {
     b.let_("x", Expr::from(1.0) + Expr::local(0));
     assert_eq!(b.finish().unwrap_err().to_string(), "kernel `k`: `add` of f32 and i32");
 }
+
+#[test]
+fn deep_nesting_is_refused() {
+    let most = 100_000;
+    let bodies = [
+        format!("let a = {}1{};", "(".repeat(most), ")".repeat(most)),
+        format!("let a = 1{};", " + 1".repeat(most)),
+        format!("let a = 1{};", " // 2".repeat(most)),
+        format!("{}{}", "if true { ".repeat(most), "} ".repeat(most)),
+    ];
+    for body in bodies {
+        let text = format!("kernel k workgroup(1, 1, 1) grid(1, 1, 1) {{ {body} }}");
+        let error = Kernel::parse(&text).unwrap_err();
+        assert!(error.message.contains("nested deeper"), "{}", error.message);
+    }
+}

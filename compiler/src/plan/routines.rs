@@ -79,11 +79,11 @@ impl Plan {
     /// Gives each nest of a plan for processors its native program on the processor of `profile`.
     ///
     /// # Errors
-    /// Fails if the plan does not keep the invariants of the [module](super), native programs
-    /// aside.
+    /// Fails if the plan does not keep the invariants of the [module](super).
     #[cfg(feature = "pack")]
     pub fn make_native(&mut self, profile: &Profile) -> Result<(), String> {
         self.verify_routines()?;
+        self.verify_slots()?;
         let kept = kept(&self.buffers, &self.weights, &self.updates);
         self.profile = profile.clone();
         for step in self.prelude.iter().chain(&self.steps) {

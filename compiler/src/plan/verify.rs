@@ -73,7 +73,7 @@ impl Plan {
 
     /// Checks that no temporary is written over while its value is still needed, by following the
     /// first turns of all loops.
-    fn verify_slots(&self) -> Result<(), String> {
+    pub(super) fn verify_slots(&self) -> Result<(), String> {
         let mut slots = Slots { plan: self, holds: HashMap::new(), written: HashSet::new() };
         self.prelude_launches(|launch| slots.launch(launch))?;
         self.launches_of(&self.loops.iter().map(shortened).collect::<Vec<Loop>>(), |launch| {

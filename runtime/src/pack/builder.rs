@@ -67,6 +67,7 @@ impl PackTarget {
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct PackBuilder {
     targets: Vec<PackTarget>,
     index: Index,

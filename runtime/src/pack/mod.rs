@@ -31,6 +31,8 @@
 mod builder;
 mod container;
 mod model;
+#[cfg(all(test, feature = "build", feature = "check"))]
+mod tests;
 
 #[cfg(feature = "build")]
 pub use builder::{PackBuilder, PackTarget};

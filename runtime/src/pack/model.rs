@@ -149,10 +149,10 @@ impl Pack {
             return Err("a constant is missing".into());
         }
         let profile = builder.on.profile();
-        if profile.execution == Execution::Native {
-            plan.make_native(&profile)?;
+        match profile.execution {
+            Execution::Native => plan.make_native(&profile)?,
+            Execution::Shader => plan.verify()?,
         }
-        plan.verify()?;
         Ok(plan)
     }
 }

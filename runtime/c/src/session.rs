@@ -1,0 +1,313 @@
+//! Sessions: programs compiled for given sizes on one device.
+
+use std::ffi::{CString, c_char, c_void};
+
+use tile_runtime::{Device, Outputs, Session as RuntimeSession, Tensor, TensorType};
+
+use crate::arguments::{null, slice, store, string, tensor_type};
+use crate::dtype::{tile_dtype, to_number};
+use crate::model::Model;
+use crate::status::{Failure, Status, status};
+
+/// A program compiled for its sizes, with its memory on a device.
+pub struct Session {
+    session: RuntimeSession,
+    inputs: Vec<Described>,
+    outputs: Vec<Described>,
+    /// The results of the last run.
+    results: Option<Outputs>,
+}
+
+/// The name and type of an input or an output.
+struct Described {
+    name: CString,
+    ty: TensorType,
+}
+
+impl Described {
+    fn all<'a>(ports: impl Iterator<Item = (&'a str, &'a TensorType)>) -> Vec<Described> {
+        let described = |(name, ty): (&str, &TensorType)| Described {
+            name: CString::new(name).unwrap_or_default(),
+            ty: ty.clone(),
+        };
+        ports.map(described).collect()
+    }
+}
+
+/// Returns the session of a handle.
+///
+/// # Safety
+/// - `session` is null or a handle that is not freed, and nobody else uses it meanwhile.
+unsafe fn session<'a>(session: *mut Session) -> Result<&'a mut Session, Failure> {
+    // SAFETY: the caller's contract.
+    unsafe { session.as_mut() }.ok_or_else(|| null("session"))
+}
+
+/// Compiles a model for a device: "cpu", "wgpu" (the best GPU) or "wgpu:N". A null pointer is the
+/// best GPU, or this processor if there is none. Weights that a pack or an ONNX file has are set.
+///
+/// # Safety
+/// `model` is a model, `device` null or a string, and `out` valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_create(
+    model: *const Model,
+    device: *const c_char,
+    out: *mut *mut Session,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let model = unsafe { model.as_ref() }.ok_or_else(|| null("model"))?;
+        let device = if device.is_null() {
+            Device::best()?
+        } else {
+            // SAFETY: the caller's contract.
+            Device::named(unsafe { string(device, "device") }?)?
+        };
+        let session = model.build(&device)?;
+        let (inputs, outputs) =
+            (Described::all(session.inputs()), Described::all(session.outputs()));
+        let session = Box::new(Session { session, inputs, outputs, results: None });
+        // SAFETY: the caller's contract.
+        unsafe { store(out, Box::into_raw(session), "out") }
+    })
+}
+
+/// Reads weights from a file: .safetensors, .npz or PyTorch's .pt.
+///
+/// # Safety
+/// `handle` is a session, and `path` a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_load_weights(
+    handle: *mut Session,
+    path: *const c_char,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let (session, path) = unsafe { (session(handle)?, string(path, "path")?) };
+        session.session.load(path)?;
+        Ok(())
+    })
+}
+
+/// Initialises the weights without a value. The same seed gives the same values on every device.
+/// It is an error for a pack, which has no initial values.
+///
+/// # Safety
+/// `handle` is a session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_initialise(handle: *mut Session, seed: u64) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let session = unsafe { session(handle) }?;
+        #[cfg(feature = "compile")]
+        session.session.initialise(seed)?;
+        let _ = seed;
+        match session.session.missing_weights().next() {
+            None => Ok(()),
+            Some((path, ty)) => Err(Failure::Runtime(tile_runtime::Error::MissingWeight {
+                path: path.to_owned(),
+                expected: ty.clone(),
+            })),
+        }
+    })
+}
+
+/// Returns the number of inputs and of outputs. A null pointer for either is allowed.
+///
+/// # Safety
+/// `handle` is a session, and `inputs` and `outputs` are null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_counts(
+    handle: *mut Session,
+    inputs: *mut usize,
+    outputs: *mut usize,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let session = unsafe { session(handle) }?;
+        for (to, count) in [(inputs, session.inputs.len()), (outputs, session.outputs.len())] {
+            if !to.is_null() {
+                // SAFETY: the caller's contract.
+                unsafe { to.write(count) };
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Describes input number `number`, counted from 0 in the order of the program's header. The name
+/// and the shape are valid until the session is freed. A null pointer for any result is allowed.
+///
+/// # Safety
+/// `handle` is a session, and the other pointers are null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_input_info(
+    handle: *mut Session,
+    number: usize,
+    name: *mut *const c_char,
+    dtype: *mut tile_dtype,
+    shape: *mut *const usize,
+    rank: *mut usize,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let session = unsafe { session(handle) }?;
+        // SAFETY: the caller's contract.
+        unsafe { describe(&session.inputs, number, name, dtype, shape, rank) }
+    })
+}
+
+/// Describes output number `number`: see tile_session_input_info.
+///
+/// # Safety
+/// `handle` is a session, and the other pointers are null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_output_info(
+    handle: *mut Session,
+    number: usize,
+    name: *mut *const c_char,
+    dtype: *mut tile_dtype,
+    shape: *mut *const usize,
+    rank: *mut usize,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let session = unsafe { session(handle) }?;
+        // SAFETY: the caller's contract.
+        unsafe { describe(&session.outputs, number, name, dtype, shape, rank) }
+    })
+}
+
+/// Stores the description of an input or output.
+///
+/// # Safety
+/// - The pointers are null or valid for a write.
+unsafe fn describe(
+    ports: &[Described],
+    number: usize,
+    name: *mut *const c_char,
+    dtype: *mut tile_dtype,
+    shape: *mut *const usize,
+    rank: *mut usize,
+) -> Result<(), Failure> {
+    let port = ports.get(number).ok_or_else(|| {
+        Failure::Usage(format!("`number` is {number}, and there are {}", ports.len()))
+    })?;
+    // SAFETY: the caller's contract.
+    unsafe {
+        store_if(name, port.name.as_ptr());
+        store_if(dtype, to_number(port.ty.dtype));
+        store_if(shape, port.ty.shape.as_ptr());
+        store_if(rank, port.ty.shape.len());
+    }
+    Ok(())
+}
+
+/// Stores a result that the caller may not want.
+///
+/// # Safety
+/// - `to` is null or valid for a write.
+unsafe fn store_if<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller's contract.
+        unsafe { to.write(value) };
+    }
+}
+
+/// Sets an input, or a weight by its path, for all later runs. `data` has the elements in row-major
+/// order; it is copied, and needs no alignment.
+///
+/// # Safety
+/// `handle` is a session, `name` a string, `shape` points to `rank` sizes, and `data` to the
+/// elements.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_set_input(
+    handle: *mut Session,
+    name: *const c_char,
+    dtype: tile_dtype,
+    shape: *const usize,
+    rank: usize,
+    data: *const c_void,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let (session, name) = unsafe { (session(handle)?, string(name, "name")?) };
+        // SAFETY: the caller's contract.
+        let ty = unsafe { tensor_type(dtype, shape, rank) }?;
+        let bytes = ty.checked_bytes();
+        let bytes = bytes.ok_or_else(|| Failure::Usage(format!("{ty} is too large")))?;
+        // SAFETY: the caller's contract.
+        let data = unsafe { slice(data.cast::<u8>(), bytes, "data") }?;
+        let tensor = Tensor::from_bytes(ty, data.to_vec());
+        let tensor = tensor.ok_or_else(|| Failure::Usage("`data` has another size".to_owned()))?;
+        session.session.set(name, &tensor)?;
+        Ok(())
+    })
+}
+
+/// Runs the program, and waits for the results. Every input must have been set.
+///
+/// # Safety
+/// `handle` is a session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_run(handle: *mut Session) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let session = unsafe { session(handle) }?;
+        session.results = None;
+        session.results = Some(session.session.run::<&str, Tensor>([])?);
+        Ok(())
+    })
+}
+
+/// Returns an output of the last run. The shape and the data are valid until the next run of the
+/// session, or until it is freed. A null pointer for any result is allowed.
+///
+/// # Safety
+/// `handle` is a session, `name` a string, and the other pointers are null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_output(
+    handle: *mut Session,
+    name: *const c_char,
+    dtype: *mut tile_dtype,
+    shape: *mut *const usize,
+    rank: *mut usize,
+    data: *mut *const c_void,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let (session, name) = unsafe { (session(handle)?, string(name, "name")?) };
+        let results = session.results.as_ref().ok_or_else(|| {
+            Failure::Usage("there are no outputs before the first run that succeeds".to_owned())
+        })?;
+        let tensor = results.get(name).ok_or_else(|| {
+            Failure::Runtime(tile_runtime::Error::UnknownOutput {
+                name: name.to_owned(),
+                outputs: results.names().map(str::to_owned).collect(),
+            })
+        })?;
+        // SAFETY: the caller's contract.
+        unsafe {
+            store_if(dtype, to_number(tensor.dtype()));
+            store_if(shape, tensor.shape().as_ptr());
+            store_if(rank, tensor.shape().len());
+            store_if(data, tensor.bytes().as_ptr().cast());
+        }
+        Ok(())
+    })
+}
+
+/// Frees a session. A null pointer is allowed.
+///
+/// # Safety
+/// `handle` is null or a session, which is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_free(handle: *mut Session) {
+    if !handle.is_null() {
+        status(|| {
+            // SAFETY: the caller's contract: it comes from `Box::into_raw`.
+            drop(unsafe { Box::from_raw(handle) });
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,97 @@
+//! Packs that were damaged, or made by someone else.
+
+use serde_json::Value;
+
+use super::{PackBuilder, PackTarget};
+use crate::builder::SessionBuilder;
+use crate::device::Device;
+use crate::error::Error;
+use crate::model::Model;
+use tile_compiler::emit::Target;
+use tile_compiler::profile::Profile;
+
+const PROGRAM: &str = "
+model Small(X[N, 6, 6, 2]) -> (Y, Z) {
+    H = X |> Conv2D(3, [3, 3], activation = relu) |> MaxPool2D([2, 2]) |> Flatten;
+    Y = H |> Dense(5) |> LSTM(4, return_sequences = false);
+    Z = argmax(Y, -1);
+}
+";
+
+/// Returns a pack of this program, with its weights.
+fn packed(source: &str, build: impl Fn(SessionBuilder) -> SessionBuilder) -> PackBuilder {
+    let (model, device) = (Model::compile(source).unwrap(), Device::cpu());
+    let mut pack = PackBuilder::new(&[PackTarget::Cpu, PackTarget::Gpu(Target::Wgsl)]);
+    pack.add(&build(model.on(&device))).unwrap();
+    let mut session = build(model.on(&device)).build().unwrap();
+    session.initialise(1).unwrap();
+    pack.add_weights(&session).unwrap();
+    pack
+}
+
+fn small() -> PackBuilder {
+    packed("function f(X[N], W[N]) -> (Y) { Y = exp(X) * W + 0.5; }", |b| b.dim("N", 7))
+}
+
+fn build(bytes: Vec<u8>, device: &Device) -> Result<(), Error> {
+    Model::from_pack(bytes)?.on(device).build().map(drop)
+}
+
+#[test]
+fn every_damaged_byte_is_found() {
+    let bytes = small().to_bytes().unwrap();
+    assert!(build(bytes.clone(), &Device::cpu()).is_ok());
+    for place in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 1 << (place % 8);
+        let error = Model::from_pack(damaged).unwrap_err();
+        assert!(matches!(error, Error::Pack { .. }), "byte {place}: {error}");
+    }
+    for length in (0..bytes.len()).step_by(97) {
+        assert!(Model::from_pack(&bytes[..length]).is_err(), "the first {length} bytes");
+    }
+}
+
+/// Calls `visit` with each number of a document, which it may change.
+fn each_number(value: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
+    match value {
+        Value::Number(_) => visit(value),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_number(item, visit)),
+        Value::Object(items) => items.values_mut().for_each(|item| each_number(item, visit)),
+        _ => {}
+    }
+}
+
+/// Changes each number of each plan. The checksum is right, so that the plan is read. It must be
+/// refused or accepted without a panic.
+#[test]
+fn changed_plans_do_not_panic() {
+    let packs = [(packed(PROGRAM, |b| b.dim("N", 2)), 0), (packed(PROGRAM, |b| b.dim("N", 2)), 1)];
+    let devices = [Device::cpu(), Device::check(tile_compiler::profile::Profile::generic())];
+    for (pack, number) in packs {
+        changed(&pack, number, &devices[number]);
+    }
+}
+
+fn changed(pack: &PackBuilder, number: usize, device: &Device) {
+    let name = format!("/plans/{number}");
+    let plan: Value = serde_json::from_slice(pack.parts[&name].bytes()).unwrap();
+    let mut count = 0;
+    each_number(&mut plan.clone(), &mut |_| count += 1);
+    assert!(count > 100);
+    for changed in 0..count {
+        for other in [0u64, 1, 3, u64::from(u32::MAX), 1 << 62] {
+            let mut document = plan.clone();
+            let mut number = 0;
+            each_number(&mut document, &mut |value| {
+                if number == changed {
+                    *value = other.into();
+                }
+                number += 1;
+            });
+            let mut pack = pack.clone();
+            pack.part(name.clone(), serde_json::to_vec(&document).unwrap());
+            let _ = build(pack.to_bytes().unwrap(), device);
+        }
+    }
+}
