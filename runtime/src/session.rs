@@ -213,6 +213,10 @@ impl Session {
 
     /// Initialises every weight without a value. The same seed gives the same values on every
     /// device.
+    ///
+    /// # Errors
+    /// Returns [`Error::MissingWeight`] for a pack whose weights have no values: it has no program
+    /// for the first ones.
     #[cfg(feature = "compile")]
     pub fn initialise(&mut self, seed: u64) -> Result<(), Error> {
         let missing = self.given[self.inputs..].iter().filter(|given| !given.kept);
@@ -236,7 +240,12 @@ impl Session {
         }
         // All weights have values now, so the graph is no longer needed.
         self.initial = Graph::default();
-        Ok(())
+        match self.missing_weights().next() {
+            None => Ok(()),
+            Some((path, ty)) => {
+                Err(Error::MissingWeight { path: path.into(), expected: ty.clone() })
+            }
+        }
     }
 
     /// Sets the seed of the program's random numbers for all later runs, and the number of the

@@ -13,6 +13,7 @@ mod in_turn;
 mod keras;
 mod mistakes;
 mod onnx;
+mod packs;
 mod pictures;
 mod points;
 mod predict;

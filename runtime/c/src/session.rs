@@ -99,17 +99,18 @@ pub unsafe extern "C" fn tile_session_initialise(handle: *mut Session, seed: u64
     status(|| {
         // SAFETY: the caller's contract.
         let session = unsafe { session(handle) }?;
-        #[cfg(feature = "compile")]
-        session.session.initialise(seed)?;
-        let _ = seed;
-        match session.session.missing_weights().next() {
-            None => Ok(()),
-            Some((path, ty)) => Err(Failure::Runtime(tile_runtime::Error::MissingWeight {
-                path: path.to_owned(),
-                expected: ty.clone(),
-            })),
-        }
+        initialise(&mut session.session, seed)
     })
+}
+
+#[cfg(feature = "compile")]
+fn initialise(session: &mut RuntimeSession, seed: u64) -> Result<(), Failure> {
+    Ok(session.initialise(seed)?)
+}
+
+#[cfg(not(feature = "compile"))]
+fn initialise(_: &mut RuntimeSession, _: u64) -> Result<(), Failure> {
+    Err(Failure::Usage("this library was built without the compiler: it runs packs".to_owned()))
 }
 
 /// Returns the number of inputs and of outputs. A null pointer for either is allowed.

@@ -72,7 +72,7 @@ pub struct PackBuilder {
     targets: Vec<PackTarget>,
     index: Index,
     /// The tensors that are no weights, by their names in the pack.
-    parts: BTreeMap<String, Tensor>,
+    pub(super) parts: BTreeMap<String, Tensor>,
     weights: BTreeMap<String, Tensor>,
     /// The numbers of constants, by their type and bytes.
     constants: HashMap<(TensorType, Vec<u8>), usize>,
@@ -193,7 +193,7 @@ impl PackBuilder {
         Ok(())
     }
 
-    fn part(&mut self, name: String, bytes: Vec<u8>) {
+    pub(super) fn part(&mut self, name: String, bytes: Vec<u8>) {
         let ty = TensorType::new(tile_compiler::dtype::DType::U8, [bytes.len()]);
         self.parts.extend(Tensor::from_bytes(ty, bytes).map(|tensor| (name, tensor)));
     }

@@ -1,0 +1,62 @@
+//! `tilec build`, and packs in the place of programs.
+
+use std::fs;
+
+use crate::tilec::{empty_folder, tilec};
+
+const PROGRAM: &str = "
+model Classifier(X[N, 4]) -> (P) { P = X |> Dense(8, activation = tanh) |> Dense(3, activation = softmax); }
+";
+
+/// Runs `tilec` with `@` for the folder.
+fn run(folder: &std::path::Path, line: &str) -> crate::tilec::Run {
+    tilec(line.split(' ').map(|word| word.replace('@', &format!("{}/", folder.display()))))
+}
+
+#[test]
+fn packs_run_where_programs_run() {
+    let folder = empty_folder("packs");
+    fs::write(folder.join("m.tile"), PROGRAM).unwrap();
+    let built = run(&folder, "build @m.tile -o @m.tilepack --dim N=1,3 --random 7").ok();
+    assert!(built.err.contains("m.tilepack"), "{}", built.err);
+    let of_program = run(&folder, "run @m.tile --dim N=3 --random 7 --json").ok();
+    let of_pack = run(&folder, "run @m.tilepack --dim N=3 --random 7 --json").ok();
+    assert_eq!(of_pack.text(), of_program.text());
+    let summary = run(&folder, "summary @m.tilepack").ok();
+    for part in ["dense (Dense)", "67", "Plan for cpu with N = 3", "Plan for gpu with N = 1"] {
+        assert!(summary.text().contains(part), "{part}: {}", summary.text());
+    }
+    let bench = run(&folder, "bench @m.tilepack --dim N=3 --iterations 1 --json").ok();
+    assert!(bench.text().contains("\"median_s\""), "{}", bench.text());
+    fs::write(folder.join("rows.csv"), "a,b,c,d\n1,2,3,4\n0,1,0,1\n2,2,2,2\n4,3,2,1\n").unwrap();
+    let rows = run(&folder, "predict @m.tilepack @rows.csv --top 1 --json").ok();
+    assert_eq!(rows.text().lines().count(), 4);
+}
+
+#[test]
+fn mistakes_with_packs() {
+    let folder = empty_folder("packs_mistakes");
+    fs::write(folder.join("m.tile"), PROGRAM).unwrap();
+    run(&folder, "build @m.tile -o @m.tilepack --dim N=2 --target cpu").ok();
+    for (line, code, said) in [
+        ("build @m.tile -o @m.pack --dim N=2", 2, "tilepack"),
+        ("build @m.tile -o @n.tilepack", 1, "the shape of input `X` is not known"),
+        ("build @m.tile -o @n.tilepack --dim N=2 --target gpu", 2, "the targets are cpu, wgsl"),
+        ("build @m.tilepack -o @n.tilepack", 1, "is a pack"),
+        ("check @m.tilepack", 1, "is a pack"),
+        ("run @m.tilepack --random 1", 1, "has no value yet"),
+        ("run @m.tilepack --dim N=3 --random 1", 1, "no plan for N = 3; it has plans for N = 2"),
+        ("run @m.tile --dim N=1,2 --random 1", 2, "takes one size"),
+    ] {
+        let run = run(&folder, line);
+        assert_eq!(run.code, code, "{line}: {}", run.err);
+        assert!(run.err.contains(said), "{line}: {}", run.err);
+    }
+    let bytes = fs::read(folder.join("m.tilepack")).unwrap();
+    fs::write(folder.join("short.tilepack"), &bytes[..bytes.len() - 1]).unwrap();
+    let short = run(&folder, "run @short.tilepack --random 1");
+    assert_eq!(short.code, 1);
+    assert!(short.err.contains("this is not a valid pack"), "{}", short.err);
+    fs::write(folder.join("text.tilepack"), PROGRAM).unwrap();
+    assert_eq!(run(&folder, "summary @text.tilepack").code, 1);
+}
