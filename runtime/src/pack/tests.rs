@@ -1,5 +1,7 @@
 //! Packs that were damaged, or made by someone else.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use serde_json::Value;
 
 use super::{PackBuilder, PackTarget};
@@ -92,7 +94,7 @@ fn change_each_number(pack: &PackBuilder, number: usize, device: &Device) {
             let mut pack = pack.clone();
             pack.part(name.clone(), serde_json::to_vec(&document).unwrap());
             let bytes = pack.to_bytes().unwrap();
-            let built = std::panic::catch_unwind(|| _ = build(bytes, device));
+            let built = catch_unwind(AssertUnwindSafe(|| _ = build(bytes, device)));
             assert!(built.is_ok(), "number {changed} of plan {name} as {other}: {document}");
         }
     }
