@@ -18,9 +18,11 @@ use tile_compiler::schedule::{Key, Schedule, Tuned};
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::Sources;
 
+use crate::cpu::copy;
 use crate::error::Error;
 use crate::store::Store;
 use crate::trace::Trace;
+use crate::value::{Target, Value};
 
 /// A value that threads may share. In a browser a device belongs to its thread.
 #[cfg(not(target_family = "wasm"))]
@@ -171,9 +173,9 @@ pub trait Executable: Shared {
         None
     }
 
-    /// Sets the input or weight with this number, to a tensor of its type. It stays until it is set
-    /// again.
-    fn set<'a>(&'a mut self, number: usize, tensor: &'a Tensor) -> Pending<'a, ()>;
+    /// Sets the input or weight with this number, to a copy of a value of its type. It stays until
+    /// it is set again.
+    fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()>;
 
     /// Returns the input or weight with this number, which must have been set.
     fn get(&self, number: usize) -> Pending<'_, Tensor>;
@@ -196,12 +198,45 @@ pub trait Executable: Shared {
         Box::pin(async move { self.read().await })
     }
 
-    /// Runs the program once and returns its outputs, in one submission if the device can.
-    fn run(&mut self) -> Pending<'_, Vec<Tensor>> {
+    /// Runs the program once and returns its outputs, in one submission if the device can. `inputs`
+    /// are values for this run, which may stay for later runs. They are inputs that no call of
+    /// [`Executable::set`] has set, or weights.
+    fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
         Box::pin(async move {
+            for (number, value) in inputs {
+                self.set(*number, *value).await?;
+            }
             self.repeat(1).await?;
             self.read().await
         })
+    }
+
+    /// Runs the program once and returns its outputs, without blocking the thread that polls. All
+    /// inputs must have been set. A run that is dropped may continue, and later calls wait for it.
+    fn run_async(&mut self) -> Pending<'_, Vec<Tensor>> {
+        self.run(&[])
+    }
+
+    /// Runs the program once on `inputs`, as [`Executable::run`] does, and writes outputs to memory
+    /// of their types. Waits for the device.
+    fn run_into(
+        &mut self,
+        inputs: &[(usize, &dyn Value)],
+        outputs: &mut [(usize, &mut dyn Target)],
+    ) -> Result<(), Error> {
+        let tensors = pollster::block_on(self.run(inputs))?;
+        for (number, target) in outputs {
+            let tensor =
+                tensors.get(*number).ok_or_else(|| Error::internal("an output is missing"))?;
+            fill(*target, tensor.bytes());
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of the output with this number of the last run, if they are in host
+    /// memory.
+    fn view(&mut self, _: usize) -> Option<&[u8]> {
+        None
     }
 
     /// Runs the program once, and returns the time of each launch. `None` if the device cannot time
@@ -248,6 +283,14 @@ pub trait Executable: Shared {
     /// Deactivates this executable: moves its weights, which all have values, to the store.
     fn detach(&mut self, _: &mut Store) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+/// Copies an output's bytes to memory of its type.
+pub fn fill(target: &mut dyn Target, bytes: &[u8]) {
+    match target.dense() {
+        Some(to) => copy::copy(bytes, to),
+        None => target.copy_from(bytes),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
+use smallvec::SmallVec;
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Plan};
-use tile_compiler::tensor::zeroed;
 
+use crate::cpu::copy::zeroed;
 use crate::error::Error;
 
 /// The memory of a plan's buffers.
@@ -80,6 +81,82 @@ impl Memory {
     pub fn put(&mut self, id: BufferId, block: Block) {
         if let Some(place) = self.block(id) {
             *place = block;
+        }
+    }
+}
+
+/// Memory of the caller that stands in for buffers of a plan during one run.
+#[derive(Default)]
+pub struct Lent<'a> {
+    /// What steps only read.
+    pub read: SmallVec<[(BufferId, &'a [u8]); 8]>,
+    /// What steps write. It is empty while it is taken.
+    pub written: SmallVec<[(BufferId, &'a mut [u8]); 8]>,
+}
+
+/// The memory of a run: that of the plan, but for buffers that are lent.
+pub struct RunMemory<'m, 'a> {
+    own: &'m mut Memory,
+    lent: Lent<'a>,
+}
+
+/// The memory of a buffer that is written while others are read.
+pub enum Taken<'a> {
+    Own(Block),
+    Lent(&'a mut [u8]),
+}
+
+impl Taken<'_> {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Taken::Own(block) => block.bytes_mut(),
+            Taken::Lent(bytes) => bytes,
+        }
+    }
+}
+
+impl<'m, 'a> RunMemory<'m, 'a> {
+    pub fn new(own: &'m mut Memory, lent: Lent<'a>) -> RunMemory<'m, 'a> {
+        RunMemory { own, lent }
+    }
+
+    /// Returns a buffer's bytes. They are empty while it is taken, or if it has no memory.
+    pub fn bytes(&self, id: BufferId) -> &[u8] {
+        let Lent { read, written } = &self.lent;
+        if let Some((_, bytes)) = read.iter().find(|(lent, _)| *lent == id) {
+            return bytes;
+        }
+        match written.iter().find(|(lent, _)| *lent == id) {
+            Some((_, bytes)) => bytes,
+            None => self.own.bytes(id),
+        }
+    }
+
+    /// Returns a buffer's bytes for writing.
+    pub fn bytes_mut(&mut self, id: BufferId) -> &mut [u8] {
+        match self.lent.written.iter_mut().find(|(lent, _)| *lent == id) {
+            Some((_, bytes)) => bytes,
+            None => self.own.bytes_mut(id),
+        }
+    }
+
+    /// Takes a buffer's memory, so that it can be written while others are read. Return it with
+    /// [`RunMemory::put`].
+    pub fn take(&mut self, id: BufferId) -> Taken<'a> {
+        match self.lent.written.iter_mut().find(|(lent, _)| *lent == id) {
+            Some((_, bytes)) => Taken::Lent(std::mem::take(bytes)),
+            None => Taken::Own(self.own.take(id)),
+        }
+    }
+
+    pub fn put(&mut self, id: BufferId, taken: Taken<'a>) {
+        match taken {
+            Taken::Own(block) => self.own.put(id, block),
+            Taken::Lent(bytes) => {
+                if let Some(place) = self.lent.written.iter_mut().find(|(lent, _)| *lent == id) {
+                    place.1 = bytes;
+                }
+            }
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::memory as host;
 use crate::storage::{from_storage, to_storage};
 use crate::store::{self, DeviceMemory, Store, Stored};
+use crate::value::{Value, type_of};
 
 /// A plan compiled and bound for a GPU.
 pub struct GpuExecutable {
@@ -129,13 +130,13 @@ impl GpuExecutable {
 
     /// Uploads the input or weight with this index in [`Plan::given`], a tensor of its port's type.
     /// It stays until it is set again.
-    pub async fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
+    pub async fn set(&mut self, number: usize, value: &dyn Value) -> Result<(), Error> {
         let port = self.plan.given().nth(number);
         let missing = || Error::internal(format!("the plan has no input or weight {number}"));
         let id = port.ok_or_else(missing)?.buffer;
         self.stale |= number >= self.plan.inputs.len();
         self.gpu
-            .scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor))
+            .scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, value))
             .await
     }
 
@@ -374,17 +375,17 @@ fn memory(buffers: &Dense<BufferId, Option<Buffer>>, id: BufferId) -> Result<&Bu
     buffers[id].as_ref().ok_or_else(|| Error::internal("what a loop carries is used outside of it"))
 }
 
-/// Writes `tensor` to buffer `id` of the plan.
+/// Writes a value to buffer `id` of the plan.
 fn upload(
     gpu: &Gpu,
     plan: &Plan,
     buffers: &Dense<BufferId, Option<Buffer>>,
     id: BufferId,
-    tensor: &Tensor,
+    value: &dyn Value,
 ) -> Result<(), Error> {
     let storage = plan.buffers[id].storage;
     let mut bytes =
-        to_storage(tensor, storage).ok_or_else(|| Error::unstorable(tensor.ty(), storage))?;
+        to_storage(value, storage).ok_or_else(|| Error::unstorable(&type_of(value), storage))?;
     let length = aligned(bytes.len() as u64) as usize;
     if length != bytes.len() {
         bytes.to_mut().resize(length, 0);
