@@ -165,7 +165,7 @@ impl Ports {
 
 /// A program with its memory on a device. Its arguments (inputs, then weights) and outputs have the
 /// numbers of its [`Ports`].
-pub trait Executable: Shared {
+pub trait Executable: Any + Shared {
     fn ports(&self) -> Ports;
 
     /// Returns the plan that it runs.
@@ -233,10 +233,26 @@ pub trait Executable: Shared {
         Ok(())
     }
 
+    /// Returns the program as that of a GPU, for memory of an app there.
+    #[cfg(feature = "wgpu")]
+    fn gpu(&mut self) -> Option<&mut crate::wgpu::GpuExecutable> {
+        None
+    }
+
     /// Returns the bytes of the output with this number of the last run, if they are in host
     /// memory.
     fn view(&mut self, _: usize) -> Option<&[u8]> {
         None
+    }
+
+    /// Sets weights to those of another executable of the same device, and shares their memory
+    /// until either is set again. `pairs` has the numbers of each weight here and there.
+    fn share(&mut self, pairs: &[(usize, usize)], other: &dyn Executable) -> Result<(), Error> {
+        for &(mine, theirs) in pairs {
+            let value = pollster::block_on(other.get(theirs))?;
+            pollster::block_on(self.set(mine, &value))?;
+        }
+        Ok(())
     }
 
     /// Runs the program once, and returns the time of each launch. `None` if the device cannot time

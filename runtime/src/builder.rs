@@ -27,6 +27,7 @@ pub struct SessionBuilder<'a> {
     pub(crate) values: BTreeMap<String, Tensor>,
     pub(crate) factors: Option<DType>,
     limits: Option<Limits>,
+    shared: Option<&'a Session>,
 }
 
 impl Model {
@@ -43,11 +44,12 @@ impl Model {
             values,
             factors: None,
             limits: None,
+            shared: None,
         }
     }
 }
 
-impl SessionBuilder<'_> {
+impl<'a> SessionBuilder<'a> {
     /// Selects the function to run. The default is the last model of the file, or its last function
     /// if it has no model.
     pub fn entry(mut self, name: impl Into<String>) -> Self {
@@ -113,6 +115,14 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// Takes the weights of another session of the model on the same device, such as one for
+    /// another batch size. They share memory until one of them is set again, which changes only the
+    /// session where it is set.
+    pub fn weights_of(mut self, other: &'a Session) -> Self {
+        self.shared = Some(other);
+        self
+    }
+
     /// Returns the network for these shapes, which [`SessionBuilder::build`] would compile.
     pub fn network(&self) -> Result<Network, Error> {
         match &self.model.foreign {
@@ -147,7 +157,8 @@ impl SessionBuilder<'_> {
         let mut session = self.session(network.graph).await?;
         session.layers = layers;
         session.keep_initial(network.initial);
-        let SessionBuilder { model, device, entry, bindings, limits, .. } = self;
+        let SessionBuilder { model, device, entry, bindings, limits, shared, .. } = self;
+        shared.map_or(Ok(()), |other| session.share(other))?;
         session.origin =
             Some(Origin { model: model.clone(), device: device.clone(), entry, bindings, limits });
         session.seed_async(0, 0).await?;

@@ -50,6 +50,10 @@ pub enum Error {
     /// program.
     #[error(transparent)]
     Weights(WeightsError),
+    /// A buffer or texture of the app does not suit an input or output, or the session's device has
+    /// none.
+    #[error("cannot bind `{name}`: {what}")]
+    Bind { name: String, what: String },
     /// There is no device of this name.
     #[error("there is no device `{name}`: {reason}")]
     NoDevice { name: String, reason: String },
@@ -143,6 +147,7 @@ impl Error {
             | Error::WrongOutput { .. }
             | Error::RepeatedOutput { .. }
             | Error::LentOutput { .. }
+            | Error::Bind { .. }
             | Error::MissingWeight { .. }
             | Error::WrongWeight { .. }
             | Error::Weights(_)

@@ -82,6 +82,8 @@ pub mod weights;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+#[cfg(feature = "wgpu")]
+pub use self::wgpu::Resource;
 pub use builder::{InputType, SessionBuilder};
 pub use device::Device;
 pub use device_info::DeviceInfo;

@@ -17,6 +17,8 @@ use crate::store::Store;
 use crate::trace::Trace;
 use crate::value::Value;
 
+#[cfg(feature = "wgpu")]
+mod gpu;
 mod lent;
 
 /// The bytes of initial values computed together. The values of a larger weight are computed alone.
@@ -58,6 +60,8 @@ struct Given {
     /// Whether the value persists for the next run: an input set by [`Session::set`], or any weight
     /// with a value.
     kept: bool,
+    /// Whether the value is in memory of the app on the device.
+    is_bound: bool,
     /// Whether there is a value for the current run.
     now: bool,
 }
@@ -74,7 +78,9 @@ impl Session {
     pub(crate) fn new(executable: Box<dyn Executable>) -> Session {
         let Ports { inputs, weights, outputs } = executable.ports();
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
-        let given = all.map(|(name, ty)| Given { name, ty, kept: false, now: false }).collect();
+        let given = all
+            .map(|(name, ty)| Given { name, ty, kept: false, is_bound: false, now: false })
+            .collect();
         let returned = |(name, ty)| Returned { name, ty, is_lent: false };
         Session {
             given,

@@ -4,6 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use ndarray::{Array, Array2, ArrayD, s};
 use tile_runtime::array::{ToArray, ToTensor};
@@ -151,7 +152,7 @@ fn wrong_memory_is_refused() {
 #[test]
 fn a_steady_state_allocates_nothing_that_grows() {
     let _alone = ALONE.lock();
-    // What is left are the states of the vector loops, which each thread makes for a run.
+    // The rest are the states of the vector loops, which each thread makes for a run.
     const STATES: usize = 4 << 10;
     for length in [1, 1 << 10, 1 << 20, 1 << 24] {
         let mut session =
@@ -173,4 +174,47 @@ fn a_steady_state_allocates_nothing_that_grows() {
         assert!(into <= STATES && viewed <= STATES);
         assert!(y.iter().all(|&y| y == 2.0));
     }
+}
+
+/// Returns the least milliseconds of a call.
+fn milliseconds(mut f: impl FnMut()) -> f64 {
+    let time = |_| {
+        let started = Instant::now();
+        f();
+        started.elapsed().as_secs_f64() * 1e3
+    };
+    (0..15).map(time).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+#[ignore = "measures times: run it alone"]
+fn copies_run_at_memory_speed() {
+    let length = 1 << 24;
+    let mut session = session(&Device::cpu(), "function f(X[N]) -> (Y) { Y = X + 1; }", &[length]);
+    let (x, mut y) = (Array::from_vec(vec![1.0f32; length]), vec![0.0f32; length]);
+    let run = milliseconds(|| drop(session.run([("X", &x)]).unwrap()));
+    let into = milliseconds(|| session.run_into([("X", &x)], [("Y", &mut y[..])]).unwrap());
+    session.set("X", &x).unwrap();
+    let alone = milliseconds(|| session.execute().unwrap());
+    let tensor = x.to_tensor().unwrap();
+    let to_tensor = milliseconds(|| drop(x.to_tensor().unwrap()));
+    let to_array = milliseconds(|| drop(tensor.to_array::<f32>().unwrap()));
+    let square = x.view().into_shape_with_order((4096, 4096)).unwrap();
+    let turned = milliseconds(|| drop(square.t().to_tensor().unwrap()));
+    // All threads copy memory that is there.
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let part = length / threads;
+    let from = x.as_slice().unwrap();
+    let copy = milliseconds(|| {
+        std::thread::scope(|scope| {
+            for (to, from) in y.chunks_mut(part).zip(from.chunks(part)) {
+                scope.spawn(move || to.copy_from_slice(from));
+            }
+        });
+    });
+    println!(
+        "64 MiB: execute {alone:.1} ms, run_into {into:.1}, run {run:.1}; a copy to memory that is there {copy:.1}, to_tensor {to_tensor:.1}, to_array {to_array:.1}, transposed {turned:.1}"
+    );
+    assert!(into <= 1.5 * alone);
+    assert!(to_tensor <= 2.0 * copy && to_array <= 2.0 * copy);
 }

@@ -92,6 +92,14 @@ impl Engine for PreparedSteps {
         PreparedSteps::given(self, id, value);
     }
 
+    fn prepare(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), Error> {
+        PreparedSteps::run_prelude(self, plan, memory).map_err(Error::internal)
+    }
+
+    fn share(&mut self, other: &PreparedSteps) {
+        PreparedSteps::share(self, other);
+    }
+
     fn unpacked(&self, id: BufferId) -> Option<Vec<u8>> {
         PreparedSteps::unpacked(self, id)
     }

@@ -32,6 +32,14 @@ pub trait Engine: Send + Sync + 'static {
     /// Notes that a weight or constant was given. A buffer without memory has its `value` here.
     fn given(&mut self, id: BufferId, value: Option<&[u8]>);
 
+    /// Prepares what depends only on weights, as the next run would.
+    fn prepare(&mut self, _: &Plan, _: &mut RunMemory) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Shares memory of another engine that holds the same.
+    fn share(&mut self, _: &Self) {}
+
     /// Returns the value of a buffer without memory.
     fn unpacked(&self, _: BufferId) -> Option<Vec<u8>> {
         None
@@ -139,6 +147,20 @@ impl<E: Engine> Work<E> {
         self.engine.run(&self.plan, &mut RunMemory::new(&mut self.memory, lent))
     }
 
+    /// Shares the memory of another plan's work that holds the same.
+    fn share(&mut self, other: &mut Work<E>) {
+        let stays = |plan: &Plan| -> Vec<BufferId> {
+            let stays = |content: &Content| {
+                matches!(content, Content::Weight | Content::Kept | Content::Constant(_))
+            };
+            let buffers = plan.buffers.enumerate().filter(|(_, buffer)| stays(&buffer.content));
+            buffers.map(|(id, _)| id).collect()
+        };
+        let theirs = stays(&other.plan);
+        self.memory.share(&stays(&self.plan), &mut other.memory, &theirs);
+        self.engine.share(&other.engine);
+    }
+
     /// Returns the value of an input or weight.
     fn value(&self, number: usize) -> Option<Tensor> {
         let port = self.plan.given().nth(number)?;
@@ -209,7 +231,7 @@ impl<E: Engine> HostExecutable<E> {
         // An output that is an input is read after the run, where it was set.
         let lends_input =
             |port: &Port| is_plain(port, &Content::Input) && is_output(port.buffer) == 0;
-        // What the prelude writes stays for later runs.
+        // Results of the prelude stay for later runs.
         let is_ahead = |buffer| plan.prelude.iter().any(|step| step.outputs.contains(&buffer));
         let lends_output = |port: &Port| {
             is_plain(port, &Content::Output)
@@ -363,6 +385,27 @@ impl<E: Engine> Executable for HostExecutable<E> {
     fn trace(&mut self) -> Pending<'_, Option<Trace>> {
         let Work { plan, memory, engine } = self.work();
         ready(engine.trace(plan, &mut RunMemory::new(memory, Lent::default())))
+    }
+
+    fn share(&mut self, pairs: &[(usize, usize)], other: &dyn Executable) -> Result<(), Error> {
+        let other: &dyn Any = other;
+        let Some(other) = other.downcast_ref::<Self>() else {
+            return Err(Error::data("weights are shared by sessions of one device".into()));
+        };
+        let work = self.work();
+        let mut theirs = other.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let theirs = theirs.work();
+        // After each weight, so that at most one is there twice.
+        for &(mine, number) in pairs {
+            let value = theirs.value(number).ok_or_else(|| no_input(number))?;
+            let id = work.plan.given().nth(mine).ok_or_else(|| no_input(mine))?.buffer;
+            work.fill(id, &value)?;
+            work.share(theirs);
+        }
+        let Work { plan, memory, engine } = &mut *work;
+        engine.prepare(plan, &mut RunMemory::new(memory, Lent::default()))?;
+        work.share(theirs);
+        Ok(())
     }
 
     /// Invalidates the outputs with the next values of weights.

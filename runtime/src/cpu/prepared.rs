@@ -72,8 +72,10 @@ pub struct Prepared {
 }
 
 /// Operands in the form that a nest's runs read.
+#[derive(PartialEq)]
 pub struct Packed(Form);
 
+#[derive(PartialEq)]
 enum Form {
     /// The right factor of a product, in panels.
     Right(gemm::Packed),

@@ -43,7 +43,15 @@ struct Pack {
     operands: Vec<BufferId>,
     /// The loop in whose first turn they are packed. `None`: they are packed ahead of the steps.
     steady: Option<Steady>,
-    packed: Option<Packed>,
+    packed: Option<Arc<Packed>>,
+}
+
+impl Pack {
+    /// Packs operands, in the memory of their earlier values if no other plan shares it.
+    fn pack(&mut self, operands: &[Operand]) {
+        let room = self.packed.take().and_then(Arc::into_inner);
+        self.packed = self.nest.pack(operands, room).map(Arc::new);
+    }
 }
 
 /// A loop that does not change the operands of a step.
@@ -224,7 +232,17 @@ impl PreparedSteps {
             let pack = &mut self.packs[number];
             let bytes = |&buffer: &BufferId| Operand::from(if buffer == id { value } else { &[] });
             let operands: Vec<Operand> = pack.operands.iter().map(bytes).collect();
-            pack.packed = pack.nest.pack(&operands, pack.packed.take());
+            pack.pack(&operands);
+        }
+    }
+
+    /// Shares the packed operands of another plan that are the same as packed operands of this one.
+    pub fn share(&mut self, other: &PreparedSteps) {
+        for mine in self.packs.iter_mut().filter_map(|pack| pack.packed.as_mut()) {
+            let mut theirs = other.packs.iter().filter_map(|pack| pack.packed.as_ref());
+            if let Some(same) = theirs.find(|theirs| theirs == &mine) {
+                *mine = same.clone();
+            }
         }
     }
 
@@ -260,7 +278,8 @@ impl PreparedSteps {
         Ok(launches)
     }
 
-    fn run_prelude(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), &'static str> {
+    /// Runs the prelude if a weight was given since it ran, and packs operands.
+    pub fn run_prelude(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), &'static str> {
         if std::mem::take(&mut self.stale) {
             plan.prelude_launches(|launch| {
                 self.ahead[launch.number].run(launch, &mut self.packs, memory)
@@ -272,7 +291,7 @@ impl PreparedSteps {
                 }
                 let operands: Vec<Operand> =
                     pack.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
-                pack.packed = pack.nest.pack(&operands, pack.packed.take());
+                pack.pack(&operands);
             }
         }
         Ok(())
@@ -296,9 +315,9 @@ impl StepWork {
                 if let (Some(pack), Some(depth)) = (*pack, *packed_at_depth)
                     && launch.turns[depth..].iter().all(|&turn| turn == 0)
                 {
-                    packs[pack].packed = nest.pack(&operands, packs[pack].packed.take());
+                    packs[pack].pack(&operands);
                 }
-                let packed = pack.and_then(|pack| packs[pack].packed.as_ref());
+                let packed = pack.and_then(|pack| packs[pack].packed.as_deref());
                 let outputs: SmallVec<[Output; 4]> =
                     taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
                 // SAFETY: a plan verifies its nests, whose places have positions of their own. The

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::Session;
+use super::{Given, Session};
 use crate::error::Error;
 use crate::value::{Target, Value, View, type_of};
 
@@ -18,8 +18,8 @@ impl Session {
     /// to their elements.
     ///
     /// # Errors
-    /// The errors of [`Session::run`]; [`Error::UnknownOutput`], [`Error::WrongOutput`] if an output
-    /// has another type or size, and [`Error::RepeatedOutput`].
+    /// The errors of [`Session::run`]; [`Error::UnknownOutput`], [`Error::WrongOutput`] if an
+    /// output has another type or size, and [`Error::RepeatedOutput`].
     pub fn run_into<N: AsRef<str>, T: Value, M: AsRef<str>, O: Target>(
         &mut self,
         inputs: impl IntoIterator<Item = (N, T)>,
@@ -52,8 +52,8 @@ impl Session {
     /// host memory. It is valid until the next call that changes the session.
     ///
     /// # Errors
-    /// [`Error::UnknownOutput`]; [`Error::LentOutput`] if the last run wrote the output to memory of
-    /// the app; errors of the device.
+    /// [`Error::UnknownOutput`]; [`Error::LentOutput`] if the last run wrote the output to memory
+    /// of the app; errors of the device.
     pub fn view(&mut self, name: &str) -> Result<View<'_>, Error> {
         let number = self.output_number(name)?;
         if self.executable.view(number).is_none() {
@@ -63,6 +63,30 @@ impl Session {
         }
         let bytes = self.executable.view(number).unwrap_or_default();
         Ok(View { ty: &self.outputs[number].ty, bytes })
+    }
+
+    /// Takes the weights of another session that have values, and shares their memory.
+    ///
+    /// # Errors
+    /// [`Error::WrongWeight`] if a weight has another type there.
+    pub(crate) fn share(&mut self, other: &Session) -> Result<(), Error> {
+        let mut pairs = Vec::new();
+        for number in self.inputs..self.given.len() {
+            let Given { name, ty, .. } = &self.given[number];
+            let theirs = other.given[other.inputs..].iter().position(|given| given.name == *name);
+            let Some(theirs) = theirs.map(|theirs| theirs + other.inputs) else { continue };
+            let Given { ty: given, kept, .. } = &other.given[theirs];
+            if given != ty {
+                let (path, expected, given) = (name.clone(), ty.clone(), given.clone());
+                return Err(Error::WrongWeight { path, expected, given });
+            }
+            if *kept {
+                pairs.push((number, theirs));
+            }
+        }
+        self.executable.share(&pairs, &*other.executable)?;
+        pairs.iter().for_each(|&(number, _)| self.given[number].kept = true);
+        Ok(())
     }
 
     /// Begins a run: checks the values that it is given, and that all are there. Sets those that
@@ -110,6 +134,10 @@ impl Session {
     pub(super) fn number(&self, name: &str, value: &dyn Value) -> Result<usize, Error> {
         let found = self.given.iter().position(|given| given.name == name);
         let number = found.ok_or_else(|| self.unknown_input(name))?;
+        if self.given[number].is_bound {
+            let what = "it has memory of the app; unbind it before it is given a value".into();
+            return Err(Error::Bind { name: name.into(), what });
+        }
         let expected = &self.given[number].ty;
         if value.dtype() == expected.dtype && value.shape() == expected.shape {
             return Ok(number);

@@ -147,6 +147,15 @@ impl Executable for GpuExecutable {
     }
 
     #[cfg(not(target_family = "wasm"))]
+    fn run_async(&mut self) -> Pending<'_, Vec<Tensor>> {
+        Box::pin(GpuExecutable::run_async(self))
+    }
+
+    fn gpu(&mut self) -> Option<&mut GpuExecutable> {
+        Some(self)
+    }
+
+    #[cfg(not(target_family = "wasm"))]
     fn trace(&mut self) -> Pending<'_, Option<Trace>> {
         Box::pin(GpuExecutable::trace(self))
     }
@@ -160,6 +169,14 @@ impl Executable for GpuExecutable {
         Box::pin(async move {
             Ok(Watched::OnTheWay(Box::new(GpuExecutable::step(self, watched).await?)))
         })
+    }
+
+    fn share(&mut self, pairs: &[(usize, usize)], other: &dyn Executable) -> Result<(), Error> {
+        let other: &dyn std::any::Any = other;
+        match other.downcast_ref() {
+            Some(other) => GpuExecutable::share(self, pairs, other),
+            None => Err(Error::data("weights are shared by sessions of one device".into())),
+        }
     }
 
     fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
