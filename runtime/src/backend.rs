@@ -19,9 +19,11 @@ use tile_compiler::schedule::{Key, Schedule, Tuned};
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::Sources;
 
+use crate::cpu::copy;
 use crate::error::Error;
 use crate::store::Store;
 use crate::trace::Trace;
+use crate::value::{Destination, Value};
 
 /// A value that threads may share. In a browser a device belongs to its thread.
 #[cfg(not(target_family = "wasm"))]
@@ -165,7 +167,7 @@ impl Ports {
 
 /// A program with its memory on a device. Its arguments (inputs, then weights) and outputs have the
 /// numbers of its [`Ports`].
-pub trait Executable: Shared {
+pub trait Executable: Any + Shared {
     fn ports(&self) -> Ports;
 
     /// Returns the plan that it runs.
@@ -173,9 +175,9 @@ pub trait Executable: Shared {
         None
     }
 
-    /// Sets the input or weight with this number, to a tensor of its type. It stays until it is set
-    /// again.
-    fn set<'a>(&'a mut self, number: usize, tensor: &'a Tensor) -> Pending<'a, ()>;
+    /// Sets the input or weight with this number, to a copy of a value of its type. It stays until
+    /// it is set again.
+    fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()>;
 
     /// Returns the input or weight with this number, which must have been set.
     fn get(&self, number: usize) -> Pending<'_, Tensor>;
@@ -198,12 +200,61 @@ pub trait Executable: Shared {
         Box::pin(async move { self.read().await })
     }
 
-    /// Runs the program once and returns its outputs, in one submission if the device can.
-    fn run(&mut self) -> Pending<'_, Vec<Tensor>> {
+    /// Runs the program once and returns its outputs, in one submission if the device can. `inputs`
+    /// are values for this run, which may stay for later runs. They are inputs that no call of
+    /// [`Executable::set`] has set, or weights.
+    fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
         Box::pin(async move {
+            for (number, value) in inputs {
+                self.set(*number, *value).await?;
+            }
             self.repeat(1).await?;
             self.read().await
         })
+    }
+
+    /// Runs the program once and returns its outputs, without blocking the thread that polls. All
+    /// inputs must have been set. A run that is dropped may continue, and later calls wait for it.
+    fn run_async(&mut self) -> Pending<'_, Vec<Tensor>> {
+        self.run(&[])
+    }
+
+    /// Runs the program once on `inputs`, as [`Executable::run`] does, and writes outputs to memory
+    /// of their types. Waits for the device.
+    fn run_into(
+        &mut self,
+        inputs: &[(usize, &dyn Value)],
+        outputs: &mut [(usize, &mut dyn Destination)],
+    ) -> Result<(), Error> {
+        let tensors = pollster::block_on(self.run(inputs))?;
+        for (number, target) in outputs {
+            let tensor =
+                tensors.get(*number).ok_or_else(|| Error::internal("an output is missing"))?;
+            fill(*target, tensor.bytes());
+        }
+        Ok(())
+    }
+
+    /// Returns the program as that of a GPU, for memory of an app there.
+    #[cfg(feature = "wgpu")]
+    fn gpu(&mut self) -> Option<&mut crate::wgpu::GpuExecutable> {
+        None
+    }
+
+    /// Returns the bytes of the output with this number of the last run, if they are in host
+    /// memory.
+    fn view(&mut self, _: usize) -> Option<&[u8]> {
+        None
+    }
+
+    /// Sets weights to those of another executable of the same device, and shares their memory
+    /// until either is set again. `pairs` has the numbers of each weight here and there.
+    fn share(&mut self, pairs: &[(usize, usize)], other: &dyn Executable) -> Result<(), Error> {
+        for &(mine, theirs) in pairs {
+            let value = pollster::block_on(other.get(theirs))?;
+            pollster::block_on(self.set(mine, &value))?;
+        }
+        Ok(())
     }
 
     /// Runs the program once, and returns the time of each launch. `None` if the device cannot time
@@ -250,6 +301,14 @@ pub trait Executable: Shared {
     /// Deactivates this executable: moves its weights, which all have values, to the store.
     fn detach(&mut self, _: &mut Store) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+/// Copies an output's bytes to memory of its type.
+pub fn fill(target: &mut dyn Destination, bytes: &[u8]) {
+    match target.dense() {
+        Some(to) => copy::copy(bytes, to),
+        None => target.copy_from(bytes),
     }
 }
 

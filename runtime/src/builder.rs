@@ -44,6 +44,8 @@ pub(crate) struct Request<'a> {
     pub values: BTreeMap<String, Tensor>,
     pub factors: Option<DType>,
     pub limits: Option<Limits>,
+    /// The session whose weights it takes.
+    pub shared: Option<&'a Session>,
 }
 
 impl Model {
@@ -63,11 +65,12 @@ impl Request<'_> {
             values: BTreeMap::new(),
             factors: None,
             limits: None,
+            shared: None,
         }
     }
 }
 
-impl<On> SessionBuilder<'_, On> {
+impl<'a, On> SessionBuilder<'a, On> {
     /// Selects the function to run. The default is the last model of the file, or its last function
     /// if it has no model.
     pub fn entry(mut self, name: impl Into<String>) -> Self {
@@ -130,6 +133,14 @@ impl<On> SessionBuilder<'_, On> {
     pub fn limits(mut self, limits: Limits) -> Self {
         self.request.bindings.limits = limits;
         self.request.limits = Some(limits);
+        self
+    }
+
+    /// Takes the weights of another session of the model on the same device, such as one for
+    /// another batch size. They share memory until one of them is set again, which changes only the
+    /// session where it is set.
+    pub fn weights_of(mut self, other: &'a Session) -> Self {
+        self.request.shared = Some(other);
         self
     }
 }
@@ -195,7 +206,8 @@ impl SessionBuilder<'_> {
         let mut session = self.session(network.graph).await?;
         session.layers = layers;
         session.keep_initial(network.initial);
-        let Request { model, entry, bindings, limits, .. } = self.request;
+        let Request { model, entry, bindings, limits, shared, .. } = self.request;
+        shared.map_or(Ok(()), |other| session.share(other))?;
         let (model, device) = (model.clone(), self.on.clone());
         session.origin = Some(Origin { model, device, entry, bindings, limits });
         session.seed_async(0, 0).await?;

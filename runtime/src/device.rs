@@ -167,18 +167,28 @@ async fn open(number: Option<usize>) -> Result<Device, Error> {
 
 #[cfg(feature = "wgpu")]
 impl Device {
-    /// Returns a device that an app has opened, and that the app continues to use.
-    pub fn from_wgpu(device: ::wgpu::Device, queue: ::wgpu::Queue) -> Device {
-        #[cfg_attr(
-            target_family = "wasm",
-            expect(unused_mut, reason = "there is no waiting for what it computes")
-        )]
+    /// Returns a device that an app has opened on an adapter, and that the app continues to use.
+    /// Programs use the limits and features that the app has asked for: ask for those of the
+    /// adapter, or at least for [`::wgpu::Limits::default`], for fast kernels.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] if the device is not the adapter's or has no compute shaders, and
+    /// [`Error::DeviceLost`] if it is lost.
+    pub fn from_wgpu(
+        adapter: ::wgpu::Adapter,
+        device: ::wgpu::Device,
+        queue: ::wgpu::Queue,
+    ) -> Result<Device, Error> {
+        wgpu::check_adapter(&adapter, &device)?;
         let mut gpu = Gpu::shared("wgpu".into(), device, queue);
+        gpu.profile.matrices = wgpu::matrix_units(&adapter, &gpu.device);
+        gpu.check_alive()?;
         #[cfg(not(target_family = "wasm"))]
         {
             gpu.refuted = pollster::block_on(wgpu::confirm(&mut gpu));
         }
-        Device::from_gpu(gpu)
+        gpu.check_alive()?;
+        Ok(Device::from_gpu(gpu))
     }
 
     fn from_gpu(gpu: Gpu) -> Device {

@@ -31,6 +31,15 @@ pub enum Error {
     /// An input has another type or shape than the session was built for.
     #[error("input `{name}` must be {expected}, but is {given}")]
     WrongInput { name: String, expected: TensorType, given: TensorType },
+    /// The memory for an output has another type or size than the output.
+    #[error("output `{name}` is {expected}, but is to go to {given}")]
+    WrongOutput { name: String, expected: TensorType, given: TensorType },
+    /// A run was given memory for an output twice.
+    #[error("output `{name}` is named twice")]
+    RepeatedOutput { name: String },
+    /// The last run wrote the output to memory of the app.
+    #[error("output `{name}` is not in the session: the last run wrote it to memory of the app")]
+    LentOutput { name: String },
     /// A required weight has no value yet.
     #[error("weight `{path}` has no value yet; it is {expected}")]
     MissingWeight { path: String, expected: TensorType },
@@ -41,6 +50,10 @@ pub enum Error {
     /// program.
     #[error(transparent)]
     Weights(WeightsError),
+    /// A buffer or texture of the app does not suit an input or output, or the session's device has
+    /// none.
+    #[error("cannot bind `{name}`: {what}")]
+    Bind { name: String, what: String },
     /// There is no device of this name.
     #[error("there is no device `{name}`: {reason}")]
     NoDevice { name: String, reason: String },
@@ -140,6 +153,10 @@ impl Error {
             | Error::UnknownInput { .. }
             | Error::UnknownOutput { .. }
             | Error::WrongInput { .. }
+            | Error::WrongOutput { .. }
+            | Error::RepeatedOutput { .. }
+            | Error::LentOutput { .. }
+            | Error::Bind { .. }
             | Error::MissingWeight { .. }
             | Error::WrongWeight { .. }
             | Error::Weights(_)

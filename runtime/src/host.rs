@@ -1,11 +1,13 @@
 //! Host memory: the buffers of a plan that runs on this processor.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Plan};
-use tile_compiler::tensor::zeroed;
 
+use crate::cpu::copy::zeroed;
 use crate::error::Error;
 
 /// The memory of a plan's buffers.
@@ -72,6 +74,20 @@ impl Memory {
         self.block(id).map(std::mem::take).unwrap_or_default()
     }
 
+    /// Shares the blocks of another memory that hold the same as blocks of this one. `stays`
+    /// selects the buffers of each that few runs write.
+    pub fn share(&mut self, stays: &[BufferId], other: &mut Memory, theirs: &[BufferId]) {
+        for &id in stays {
+            let Some(mine) = self.block(id).filter(|block| block.length >= Block::WORTH) else {
+                continue;
+            };
+            let mut places = theirs.iter().filter_map(|&id| other.place[id]);
+            if let Some(place) = places.find(|&place| mine.is_copy_of(&other.blocks[place])) {
+                *mine = other.blocks[place].share();
+            }
+        }
+    }
+
     /// Exchanges the blocks of two buffers.
     pub fn swap(&mut self, one: BufferId, other: BufferId) {
         self.place.swap(one, other);
@@ -80,6 +96,82 @@ impl Memory {
     pub fn put(&mut self, id: BufferId, block: Block) {
         if let Some(place) = self.block(id) {
             *place = block;
+        }
+    }
+}
+
+/// Memory of the caller that stands in for buffers of a plan during one run.
+#[derive(Default)]
+pub struct Lent<'a> {
+    /// Buffers that steps only read.
+    pub read: SmallVec<[(BufferId, &'a [u8]); 8]>,
+    /// Buffers that steps write. One is empty while it is taken.
+    pub written: SmallVec<[(BufferId, &'a mut [u8]); 8]>,
+}
+
+/// The memory of a run: that of the plan, but for buffers that are lent.
+pub struct RunMemory<'m, 'a> {
+    own: &'m mut Memory,
+    lent: Lent<'a>,
+}
+
+/// The memory of a buffer that is written while others are read.
+pub enum Taken<'a> {
+    Own(Block),
+    Lent(&'a mut [u8]),
+}
+
+impl Taken<'_> {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Taken::Own(block) => block.bytes_mut(),
+            Taken::Lent(bytes) => bytes,
+        }
+    }
+}
+
+impl<'m, 'a> RunMemory<'m, 'a> {
+    pub fn new(own: &'m mut Memory, lent: Lent<'a>) -> RunMemory<'m, 'a> {
+        RunMemory { own, lent }
+    }
+
+    /// Returns a buffer's bytes. They are empty while it is taken, or if it has no memory.
+    pub fn bytes(&self, id: BufferId) -> &[u8] {
+        let Lent { read, written } = &self.lent;
+        if let Some((_, bytes)) = read.iter().find(|(lent, _)| *lent == id) {
+            return bytes;
+        }
+        match written.iter().find(|(lent, _)| *lent == id) {
+            Some((_, bytes)) => bytes,
+            None => self.own.bytes(id),
+        }
+    }
+
+    /// Returns a buffer's bytes for writing.
+    pub fn bytes_mut(&mut self, id: BufferId) -> &mut [u8] {
+        match self.lent.written.iter_mut().find(|(lent, _)| *lent == id) {
+            Some((_, bytes)) => bytes,
+            None => self.own.bytes_mut(id),
+        }
+    }
+
+    /// Takes a buffer's memory, so that it can be written while others are read. Return it with
+    /// [`RunMemory::put`].
+    pub fn take(&mut self, id: BufferId) -> Taken<'a> {
+        match self.lent.written.iter_mut().find(|(lent, _)| *lent == id) {
+            Some((_, bytes)) => Taken::Lent(std::mem::take(bytes)),
+            None => Taken::Own(self.own.take(id)),
+        }
+    }
+
+    pub fn put(&mut self, id: BufferId, taken: Taken<'a>) {
+        match taken {
+            Taken::Own(block) => self.own.put(id, block),
+            Taken::Lent(bytes) => {
+                if let Some(place) = self.lent.written.iter_mut().find(|(lent, _)| *lent == id) {
+                    place.1 = bytes;
+                }
+            }
         }
     }
 }
@@ -98,13 +190,27 @@ pub fn allocate(bytes: u64, device: &str, what: &dyn Display) -> Result<Block, E
 #[derive(Default)]
 pub struct Block {
     /// The allocation. It never grows, so it does not move.
-    memory: Vec<u8>,
+    memory: Allocation,
     start: usize,
     length: usize,
 }
 
+enum Allocation {
+    Own(Vec<u8>),
+    /// That of several blocks, until one of them is written.
+    Shared(Arc<Vec<u8>>),
+}
+
+impl Default for Allocation {
+    fn default() -> Allocation {
+        Allocation::Own(Vec::new())
+    }
+}
+
 impl Block {
     const ALIGNMENT: usize = 64;
+    /// The bytes from which sharing is worth it.
+    const WORTH: usize = 4096;
 
     /// Returns whether the system grants an allocation of this size.
     pub fn fits(bytes: u64) -> bool {
@@ -118,23 +224,60 @@ impl Block {
         // An allocator with zeroed pages maps them on first touch, by the threads that use them.
         let memory = zeroed(with_margin)?;
         let start = memory.as_ptr().align_offset(Block::ALIGNMENT);
+        let memory = Allocation::Own(memory);
         (start < Block::ALIGNMENT).then_some(Block { memory, start, length })
     }
 
     /// Moves the first `length` bytes to the front of the allocation, and returns them. `length` is
     /// limited to the size of the block.
-    pub fn into_bytes(mut self, length: usize) -> Vec<u8> {
+    pub fn into_bytes(self, length: usize) -> Vec<u8> {
         let length = length.min(self.length);
-        self.memory.copy_within(self.start..self.start + length, 0);
-        self.memory.truncate(length);
-        self.memory
+        let mut memory = match self.memory {
+            Allocation::Own(memory) => memory,
+            Allocation::Shared(memory) => return memory[self.start..self.start + length].to_vec(),
+        };
+        memory.copy_within(self.start..self.start + length, 0);
+        memory.truncate(length);
+        memory
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.length]
+        let memory = match &self.memory {
+            Allocation::Own(memory) => memory,
+            Allocation::Shared(memory) => &**memory,
+        };
+        &memory[self.start..self.start + self.length]
     }
 
+    /// Returns the bytes for writing. If other blocks share them, they are a copy.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + self.length]
+        if let Allocation::Shared(_) = self.memory {
+            let mut own = Block::zeroed(self.length as u64).unwrap_or_default();
+            if let Allocation::Own(memory) = &mut own.memory {
+                let to = memory[own.start..].iter_mut();
+                to.zip(self.bytes()).for_each(|(to, from)| *to = *from);
+            }
+            *self = own;
+        }
+        match &mut self.memory {
+            Allocation::Own(memory) => &mut memory[self.start..self.start + self.length],
+            Allocation::Shared(_) => &mut [],
+        }
+    }
+
+    /// Returns whether both blocks hold the same and not in the same memory.
+    fn is_copy_of(&self, other: &Block) -> bool {
+        let (one, two) = (self.bytes(), other.bytes());
+        one.len() == two.len() && one.as_ptr() != two.as_ptr() && one == two
+    }
+
+    /// Returns another block with the same memory.
+    fn share(&mut self) -> Block {
+        let memory = match std::mem::take(&mut self.memory) {
+            Allocation::Own(memory) => Arc::new(memory),
+            Allocation::Shared(memory) => memory,
+        };
+        self.memory = Allocation::Shared(memory.clone());
+        Block { memory: Allocation::Shared(memory), ..*self }
     }
 }

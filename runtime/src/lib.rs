@@ -20,6 +20,7 @@
 //!
 //! - `files`: reading within bounds, and writing whole files.
 //! - `error`: errors.
+//! - `value`: memory of an app that sessions read and write. `errand`: work on other threads.
 //! - `host`, `store`, `storage`, `memory`: the memory of programs, and weights that they share.
 //! - `backend`: what a device does. `cpu`, `check`, `wgpu` and `backends`: the devices.
 //! - `device`, `model`, `builder`, `session`, `trace`, `onnx`: what an app sees.
@@ -52,6 +53,7 @@ pub mod cpu;
 pub mod data;
 mod device;
 mod device_info;
+mod errand;
 mod error;
 mod files;
 mod host;
@@ -82,11 +84,14 @@ mod trace;
 pub mod train;
 #[cfg(feature = "tune")]
 pub mod tune;
+mod value;
 #[cfg(feature = "weights")]
 pub mod weights;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+#[cfg(feature = "wgpu")]
+pub use self::wgpu::Resource;
 pub use builder::{InputType, SessionBuilder};
 pub use device::Device;
 pub use device_info::DeviceInfo;
@@ -110,3 +115,4 @@ pub use tile_lang::Limits;
 #[cfg(any(feature = "keras", feature = "onnx"))]
 pub use tile_program::TileProgram;
 pub use trace::{TimedLaunch, Trace};
+pub use value::{Destination, Element, Value, View};

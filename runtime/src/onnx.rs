@@ -142,7 +142,10 @@ impl Foreign for OnnxFile {
         let graph = std::mem::take(&mut imported.network.graph);
         let mut session = pollster::block_on(builder.session(graph))?;
         session.seed(0, 0)?;
-        self.load(&imported, &mut session)?;
+        match builder.request.shared {
+            Some(other) => session.share(other)?,
+            None => self.load(&imported, &mut session)?,
+        }
         Ok(session)
     }
 }

@@ -1,6 +1,5 @@
 //! [`Session`]: a program compiled for given shapes on one device, to run any number of times.
 
-use std::borrow::Borrow;
 use std::collections::HashSet;
 
 use tile_compiler::bindings::{Bindings, SEED};
@@ -16,6 +15,11 @@ use crate::error::Error;
 use crate::model::Model;
 use crate::store::Store;
 use crate::trace::Trace;
+use crate::value::Value;
+
+#[cfg(feature = "wgpu")]
+mod gpu;
+mod lent;
 
 /// The bytes of initial values computed together. The values of a larger weight are computed alone.
 const INITIALISED_TOGETHER: usize = 8 << 20;
@@ -26,7 +30,9 @@ pub struct Session {
     given: Vec<Given>,
     /// The number of inputs in `given`.
     inputs: usize,
-    outputs: Vec<(String, TensorType)>,
+    outputs: Vec<Returned>,
+    /// The output that a view of a device's memory shows.
+    viewed: Option<Tensor>,
     executable: Box<dyn Executable>,
     /// The graph of the weights' initial values. The outputs have the weights' paths.
     initial: Graph,
@@ -54,17 +60,33 @@ struct Given {
     /// Whether the value persists for the next run: an input set by [`Session::set`], or any weight
     /// with a value.
     kept: bool,
+    /// Whether the value is in memory of the app on the device.
+    is_bound: bool,
+    /// Whether there is a value for the current run.
+    now: bool,
+}
+
+/// An output.
+struct Returned {
+    name: String,
+    ty: TensorType,
+    /// Whether the last run wrote it to memory of the app.
+    is_lent: bool,
 }
 
 impl Session {
     pub(crate) fn new(executable: Box<dyn Executable>) -> Session {
         let Ports { inputs, weights, outputs } = executable.ports();
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
-        let given = all.map(|(name, ty)| Given { name, ty, kept: false }).collect();
+        let given = all
+            .map(|(name, ty)| Given { name, ty, kept: false, is_bound: false, now: false })
+            .collect();
+        let returned = |(name, ty)| Returned { name, ty, is_lent: false };
         Session {
             given,
             inputs: count,
-            outputs,
+            outputs: outputs.into_iter().map(returned).collect(),
+            viewed: None,
             executable,
             initial: Graph::default(),
             layers: Vec::new(),
@@ -108,52 +130,42 @@ impl Session {
     /// Returns the names and types of the outputs, in the order of the program's header. Shapes
     /// that depend on values are those for the values at the build.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
-        self.outputs.iter().map(|(name, ty)| (name.as_str(), ty))
+        self.outputs.iter().map(|output| (output.name.as_str(), &output.ty))
     }
 
-    /// Returns the index in `given` of the input or weight with this name. Inputs take precedence.
-    /// Checks that `tensor` has its type.
-    fn number(&self, name: &str, tensor: &Tensor) -> Result<usize, Error> {
-        let found = self.given.iter().position(|given| given.name == name);
+    fn unknown_input(&self, name: &str) -> Error {
         let names = |given: &[Given]| given.iter().map(|given| given.name.clone()).collect();
-        let number = found.ok_or_else(|| Error::UnknownInput {
+        Error::UnknownInput {
             name: name.into(),
             inputs: names(&self.given[..self.inputs]),
             weights: names(&self.given[self.inputs..]),
-        })?;
-        let expected = &self.given[number].ty;
-        if tensor.ty() == expected {
-            return Ok(number);
         }
-        let (name, expected, given) = (name.into(), expected.clone(), tensor.ty().clone());
-        Err(match number < self.inputs {
-            true => Error::WrongInput { name, expected, given },
-            false => Error::WrongWeight { path: name, expected, given },
-        })
     }
 
-    /// Runs the program; the async form of [`Session::run`]. `inputs` must give every input not set
-    /// by [`Session::set`], by name, in the type and shape of the session, and may give weights by
-    /// their paths.
-    pub async fn run_async<N: AsRef<str>, T: Borrow<Tensor>>(
+    /// Runs the program without blocking the thread that polls: on threads of the cpu device, or of
+    /// the GPU's driver. The inputs are those of [`Session::run`], which are copied first. A run
+    /// that is dropped may continue, and the next call waits for it.
+    pub async fn run_async<N: AsRef<str>, T: Value>(
         &mut self,
         inputs: impl IntoIterator<Item = (N, T)>,
     ) -> Result<Outputs, Error> {
-        let mut given: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
-        for (name, tensor) in inputs {
-            let number = self.number(name.as_ref(), tensor.borrow())?;
-            self.executable.set(number, tensor.borrow()).await?;
+        self.given.iter_mut().for_each(|given| given.now = given.kept);
+        for (name, value) in inputs {
+            let number = self.number(name.as_ref(), &value)?;
+            self.executable.set(number, &value).await?;
             self.given[number].kept |= number >= self.inputs;
-            given[number] = true;
+            self.given[number].now = true;
         }
-        self.all_given(&given)?;
-        let tensors = self.executable.run().await?;
+        self.all_given(|given| given.now)?;
+        self.outputs.iter_mut().for_each(|output| output.is_lent = false);
+        let tensors = self.executable.run_async().await?;
         Ok(self.named(tensors))
     }
 
-    /// Returns an error for the first input or weight without a value.
-    fn all_given(&self, given: &[bool]) -> Result<(), Error> {
-        let Some(number) = given.iter().position(|given| !given) else { return Ok(()) };
+    /// Returns an error for the first input or weight that is not given.
+    fn all_given(&self, is_given: impl Fn(&Given) -> bool) -> Result<(), Error> {
+        let missing = self.given.iter().position(|given| !is_given(given));
+        let Some(number) = missing else { return Ok(()) };
         let (name, expected) = (self.given[number].name.clone(), self.given[number].ty.clone());
         Err(match number < self.inputs {
             true => Error::MissingInput { name, expected },
@@ -161,40 +173,49 @@ impl Session {
         })
     }
 
+    /// Begins a run on the values of [`Session::set`].
+    fn begin(&mut self) -> Result<(), Error> {
+        self.all_given(|given| given.kept)?;
+        self.outputs.iter_mut().for_each(|output| output.is_lent = false);
+        Ok(())
+    }
+
     fn named(&self, tensors: Vec<Tensor>) -> Outputs {
-        Outputs(self.outputs.iter().map(|(name, _)| name.clone()).zip(tensors).collect())
+        Outputs(self.outputs.iter().map(|output| output.name.clone()).zip(tensors).collect())
     }
 
     /// Runs the program. `inputs` must give every input not set by [`Session::set`], by name, in
-    /// the type and shape of the session, and may give weights by their paths.
-    pub fn run<N: AsRef<str>, T: Borrow<Tensor>>(
+    /// the type and shape of the session, and may give weights by their paths. They are tensors, or
+    /// arrays of `ndarray`; see [`Value`].
+    pub fn run<N: AsRef<str>, T: Value>(
         &mut self,
         inputs: impl IntoIterator<Item = (N, T)>,
     ) -> Result<Outputs, Error> {
-        pollster::block_on(self.run_async(inputs))
+        let values = self.take(inputs)?;
+        let lent: lent::Values<&dyn Value> =
+            values.iter().map(|(number, value)| (*number, value as &dyn Value)).collect();
+        let tensors = pollster::block_on(self.executable.run(&lent))?;
+        Ok(self.named(tensors))
     }
 
     /// Sets a weight by its path, or an input, for all later runs. It is uploaded once and stays on
     /// the device. A run can give another value, which then replaces it for later runs.
-    pub fn set(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
-        pollster::block_on(self.set_async(name, tensor))
+    pub fn set(&mut self, name: &str, value: &dyn Value) -> Result<(), Error> {
+        pollster::block_on(self.set_async(name, value))
     }
 
     /// The async form of [`Session::set`].
-    pub async fn set_async(&mut self, name: &str, tensor: &Tensor) -> Result<(), Error> {
-        let number = self.number(name, tensor)?;
-        self.executable.set(number, tensor).await?;
+    pub async fn set_async(&mut self, name: &str, value: &dyn Value) -> Result<(), Error> {
+        let number = self.number(name, value)?;
+        self.executable.set(number, value).await?;
         self.given[number].kept = true;
         Ok(())
     }
 
     /// Returns a weight by its path, or an input, that has a value.
     pub fn get(&self, name: &str) -> Result<Tensor, Error> {
-        let names = |given: &[Given]| given.iter().map(|given| given.name.clone()).collect();
         let Some(number) = self.given.iter().position(|given| given.name == name) else {
-            let (inputs, weights) =
-                (names(&self.given[..self.inputs]), names(&self.given[self.inputs..]));
-            return Err(Error::UnknownInput { name: name.into(), inputs, weights });
+            return Err(self.unknown_input(name));
         };
         let Given { ty, kept, .. } = &self.given[number];
         match kept {
@@ -275,8 +296,7 @@ impl Session {
     /// Runs the program `runs` times. An asynchronous device gets all runs at once, so the elapsed
     /// time is the device's.
     pub fn repeat(&mut self, runs: u32) -> Result<(), Error> {
-        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
-        self.all_given(&kept)?;
+        self.begin()?;
         pollster::block_on(self.executable.repeat(runs))
     }
 
@@ -284,16 +304,14 @@ impl Session {
     /// Timing slows the run slightly. Returns `None` without a run on the reference interpreter,
     /// under the kernel checker, and on adapters without timestamps.
     pub fn trace(&mut self) -> Result<Option<Trace>, Error> {
-        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
-        self.all_given(&kept)?;
+        self.begin()?;
         pollster::block_on(self.executable.trace())
     }
 
     /// Runs a session made with a store. Then replaces each weight that the program changes by its
     /// next value. Does not wait for the device. `watched` names the outputs to return.
     pub(crate) fn step(&mut self, watched: &[&str]) -> Result<Watched, Error> {
-        let kept: Vec<bool> = self.given.iter().map(|given| given.kept).collect();
-        self.all_given(&kept)?;
+        self.begin()?;
         let watched =
             watched.iter().map(|name| self.output_number(name)).collect::<Result<Vec<_>, _>>()?;
         pollster::block_on(self.executable.step(&watched))
@@ -330,14 +348,38 @@ impl Session {
         pollster::block_on(self.executable.output(self.output_number(name)?))
     }
 
+    fn known_output(&self, name: &str) -> Result<usize, Error> {
+        let number = self.outputs.iter().position(|output| output.name == name);
+        number.ok_or_else(|| Error::UnknownOutput {
+            name: name.into(),
+            outputs: self.outputs.iter().map(|output| output.name.clone()).collect(),
+        })
+    }
+
+    /// Returns the number of an output that is in memory of the session.
     fn output_number(&self, name: &str) -> Result<usize, Error> {
-        let number = self.outputs.iter().position(|(output, _)| output == name);
-        number.ok_or_else(|| Error::internal(format!("there is no output `{name}`")))
+        let number = self.known_output(name)?;
+        self.outputs[number].check()?;
+        Ok(number)
     }
 
     /// Returns the outputs of the last [`Session::execute`].
+    ///
+    /// # Errors
+    /// Those of the device, and [`Error::LentOutput`] if the last run was [`Session::run_into`].
     pub fn read(&self) -> Result<Outputs, Error> {
+        self.outputs.iter().try_for_each(Returned::check)?;
         pollster::block_on(self.executable.read()).map(|tensors| self.named(tensors))
+    }
+}
+
+impl Returned {
+    /// Checks that the output is in memory of the session.
+    fn check(&self) -> Result<(), Error> {
+        match self.is_lent {
+            true => Err(Error::LentOutput { name: self.name.clone() }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -348,7 +390,7 @@ pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
     session.seed(seed, 0)?;
     session.execute()?;
     let tensors = pollster::block_on(session.executable.into_outputs())?;
-    Ok(Outputs(session.outputs.into_iter().map(|(name, _)| name).zip(tensors).collect()))
+    Ok(Outputs(session.outputs.into_iter().map(|output| output.name).zip(tensors).collect()))
 }
 
 /// The results of a run, in the order of the program's header.

@@ -16,6 +16,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::onnx::OnnxFile;
 use crate::session::Session;
+use crate::value::{Value, kept};
 
 /// A model that is compiled while it runs.
 pub struct Staged {
@@ -106,13 +107,15 @@ impl Executable for Staged {
         Ports { inputs, weights: Vec::new(), outputs }
     }
 
-    fn set<'a>(&'a mut self, number: usize, tensor: &'a Tensor) -> Pending<'a, ()> {
+    fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()> {
         let name = &self.inputs[number];
-        if self.given.values.get(name) != Some(tensor) {
-            self.imported = None;
-            self.given.values.insert(name.clone(), tensor.clone());
-        }
-        ready(Ok(()))
+        let set = kept(value, self.device.name()).map(|tensor| {
+            if self.given.values.get(name) != Some(&tensor) {
+                self.imported = None;
+                self.given.values.insert(name.clone(), tensor);
+            }
+        });
+        ready(set)
     }
 
     fn get(&self, number: usize) -> Pending<'_, Tensor> {

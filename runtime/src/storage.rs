@@ -5,35 +5,60 @@ use std::borrow::Cow;
 
 use half::{bf16, f16};
 use tile_compiler::dtype::DType;
-use tile_compiler::tensor::{Tensor, TensorType, with_room};
+use tile_compiler::tensor::{Tensor, TensorType};
+
+use crate::cpu::copy::{self, converted, copied};
+use crate::value::{Value, to_tensor, type_of};
 
 /// Returns the elements as the device stores them. `None` if there is no such conversion, or no
 /// memory for it.
-pub fn to_storage(tensor: &Tensor, storage: DType) -> Option<Cow<'_, [u8]>> {
-    let bytes = tensor.bytes();
-    Some(Cow::Owned(match (tensor.dtype(), storage) {
-        (from, to) if from == to => return Some(Cow::Borrowed(bytes)),
-        (DType::Bool, DType::U32) => convert(bytes, |[b]| u32::from(b != 0).to_le_bytes()),
+pub fn to_storage(value: &dyn Value, storage: DType) -> Option<Cow<'_, [u8]>> {
+    let bytes = match value.dense() {
+        Some(bytes) => Cow::Borrowed(bytes),
+        None => Cow::Owned(to_tensor(value)?.into_bytes()),
+    };
+    if value.dtype() == storage {
+        return Some(bytes);
+    }
+    widened(&bytes, value.dtype(), storage).map(Cow::Owned)
+}
+
+/// Writes the elements to the start of `to` as the device stores them. `None` as for
+/// [`to_storage`].
+pub fn store(value: &dyn Value, storage: DType, to: &mut [u8]) -> Option<()> {
+    if value.dtype() == storage {
+        let bytes = type_of(value).checked_bytes()?;
+        value.copy_to(to.get_mut(..bytes)?);
+    } else {
+        let bytes = to_storage(value, storage)?;
+        copy::copy(&bytes, to.get_mut(..bytes.len())?);
+    }
+    Some(())
+}
+
+fn widened(bytes: &[u8], dtype: DType, storage: DType) -> Option<Vec<u8>> {
+    match (dtype, storage) {
+        (DType::Bool, DType::U32) => converted(bytes, |[b]| u32::from(b != 0).to_le_bytes()),
         (DType::U8, DType::U32) => {
-            convert(bytes, |b| u32::from(u8::from_le_bytes(b)).to_le_bytes())
+            converted(bytes, |b| u32::from(u8::from_le_bytes(b)).to_le_bytes())
         }
         (DType::U16, DType::U32) => {
-            convert(bytes, |b| u32::from(u16::from_le_bytes(b)).to_le_bytes())
+            converted(bytes, |b| u32::from(u16::from_le_bytes(b)).to_le_bytes())
         }
         (DType::I8, DType::I32) => {
-            convert(bytes, |b| i32::from(i8::from_le_bytes(b)).to_le_bytes())
+            converted(bytes, |b| i32::from(i8::from_le_bytes(b)).to_le_bytes())
         }
         (DType::I16, DType::I32) => {
-            convert(bytes, |b| i32::from(i16::from_le_bytes(b)).to_le_bytes())
+            converted(bytes, |b| i32::from(i16::from_le_bytes(b)).to_le_bytes())
         }
         (DType::F16, DType::F32) => {
-            convert(bytes, |b| f16::from_le_bytes(b).to_f32().to_le_bytes())
+            converted(bytes, |b| f16::from_le_bytes(b).to_f32().to_le_bytes())
         }
         (DType::BF16, DType::F32) => {
-            convert(bytes, |b| bf16::from_le_bytes(b).to_f32().to_le_bytes())
+            converted(bytes, |b| bf16::from_le_bytes(b).to_f32().to_le_bytes())
         }
         _ => None,
-    }?))
+    }
 }
 
 /// Returns the tensor of type `ty` whose elements are at the start of `bytes`, stored as `storage`.
@@ -41,44 +66,47 @@ pub fn to_storage(tensor: &Tensor, storage: DType) -> Option<Cow<'_, [u8]>> {
 /// representable in the narrower type.
 pub fn from_storage(bytes: &[u8], storage: DType, ty: &TensorType) -> Option<Tensor> {
     let bytes = bytes.get(..ty.checked_elements()?.checked_mul(storage.size())?)?;
-    let narrow = match (storage, ty.dtype) {
-        (from, to) if from == to => {
-            let mut copy: Vec<u8> = with_room(bytes.len())?;
-            copy.extend_from_slice(bytes);
-            Some(copy)
-        }
-        (DType::U32, DType::Bool) => convert(bytes, |b| [u8::from(u32::from_le_bytes(b) != 0)]),
-        (DType::U32, DType::U8) => convert(bytes, |b| (u32::from_le_bytes(b) as u8).to_le_bytes()),
-        (DType::U32, DType::U16) => {
-            convert(bytes, |b| (u32::from_le_bytes(b) as u16).to_le_bytes())
-        }
-        (DType::I32, DType::I8) => convert(bytes, |b| (i32::from_le_bytes(b) as i8).to_le_bytes()),
-        (DType::I32, DType::I16) => {
-            convert(bytes, |b| (i32::from_le_bytes(b) as i16).to_le_bytes())
-        }
-        (DType::F32, DType::F16) => {
-            convert(bytes, |b| f16::from_f32(f32::from_le_bytes(b)).to_le_bytes())
-        }
-        (DType::F32, DType::BF16) => {
-            convert(bytes, |b| bf16::from_f32(f32::from_le_bytes(b)).to_le_bytes())
-        }
-        _ => None,
+    let narrow = match ty.dtype == storage {
+        true => copied(bytes),
+        false => narrowed(bytes, storage, ty.dtype),
     };
     Tensor::from_bytes(ty.clone(), narrow?)
 }
 
-/// Converts each element of `A` bytes to one of `B` bytes. `None` if there is no memory for them.
-fn convert<const A: usize, const B: usize>(
-    bytes: &[u8],
-    element: impl Fn([u8; A]) -> [u8; B],
-) -> Option<Vec<u8>> {
-    let mut result: Vec<u8> = with_room((bytes.len() / A).checked_mul(B)?)?;
-    for chunk in bytes.chunks_exact(A) {
-        let mut one = [0; A];
-        one.copy_from_slice(chunk);
-        result.extend_from_slice(&element(one));
+/// Writes the elements at the start of `bytes`, stored as `storage`, to `to`, which has exactly
+/// their bytes as `dtype`. `None` as for [`from_storage`].
+pub fn unstore(bytes: &[u8], storage: DType, dtype: DType, to: &mut [u8]) -> Option<()> {
+    let bytes = bytes.get(..(to.len() / dtype.size()).checked_mul(storage.size())?)?;
+    match dtype == storage {
+        true => copy::copy(bytes, to),
+        false => to.copy_from_slice(&narrowed(bytes, storage, dtype)?),
     }
-    Some(result)
+    Some(())
+}
+
+fn narrowed(bytes: &[u8], storage: DType, dtype: DType) -> Option<Vec<u8>> {
+    match (storage, dtype) {
+        (DType::U32, DType::Bool) => converted(bytes, |b| [u8::from(u32::from_le_bytes(b) != 0)]),
+        (DType::U32, DType::U8) => {
+            converted(bytes, |b| (u32::from_le_bytes(b) as u8).to_le_bytes())
+        }
+        (DType::U32, DType::U16) => {
+            converted(bytes, |b| (u32::from_le_bytes(b) as u16).to_le_bytes())
+        }
+        (DType::I32, DType::I8) => {
+            converted(bytes, |b| (i32::from_le_bytes(b) as i8).to_le_bytes())
+        }
+        (DType::I32, DType::I16) => {
+            converted(bytes, |b| (i32::from_le_bytes(b) as i16).to_le_bytes())
+        }
+        (DType::F32, DType::F16) => {
+            converted(bytes, |b| f16::from_f32(f32::from_le_bytes(b)).to_le_bytes())
+        }
+        (DType::F32, DType::BF16) => {
+            converted(bytes, |b| bf16::from_f32(f32::from_le_bytes(b)).to_le_bytes())
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +128,10 @@ mod tests {
                 let stored = to_storage(&tensor, storage).unwrap().into_owned();
                 let wide = Tensor::from_bytes(TensorType::new(storage, ty.shape.clone()), stored.clone()).unwrap();
                 let narrow = from_storage(&stored, storage, &ty).unwrap();
+                let (mut there, mut back) = (vec![7; stored.len() + 1], vec![7; tensor.bytes().len()]);
+                store(&tensor, storage, &mut there).unwrap();
+                unstore(&there, storage, dtype, &mut back).unwrap();
+                prop_assert!(there[..stored.len()] == stored && back == narrow.bytes());
                 for i in 0..bits.len() {
                     let (value, stored, back) = (tensor.get(i), wide.get(i), narrow.get(i));
                     prop_assert!(value.to_f64() == stored.to_f64() || value.to_f64().is_nan() && stored.to_f64().is_nan());

@@ -33,7 +33,8 @@ fn open() -> Option<(wgpu::Device, Device)> {
     let descriptor =
         wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
     let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
-    Some((device.clone(), Device::from_wgpu(device, queue)))
+    let ours = Device::from_wgpu(adapter, device.clone(), queue).unwrap();
+    Some((device, ours))
 }
 
 /// A generator of pseudo-random numbers, the same in every run.

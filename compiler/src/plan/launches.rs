@@ -52,10 +52,22 @@ impl Plan {
         self.walk(&self.steps, loops, launch)
     }
 
-    fn walk<'p, E, F>(&'p self, steps: &'p [Step], loops: &'p [Loop], launch: F) -> Result<(), E>
+    fn walk<'p, E, F>(
+        &'p self,
+        steps: &'p [Step],
+        loops: &'p [Loop],
+        mut launch: F,
+    ) -> Result<(), E>
     where
         F: FnMut(&Launch) -> Result<(), E>,
     {
+        // Without loops nothing is carried, and a run allocates nothing.
+        if loops.is_empty() {
+            return steps.iter().enumerate().try_for_each(|(number, step)| {
+                let Step { operands, outputs, .. } = step;
+                launch(&Launch { number, step, turns: &[], operands, outputs })
+            });
+        }
         let real = self.buffers.ids().collect();
         let mut walk = Walk { steps, launch, turns: Vec::new(), real, buffers: Vec::new() };
         walk.run(0..steps.len(), loops)

@@ -131,7 +131,7 @@ fn a_plan_runs_the_same_on_every_device() {
             pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
         for x in [[1.0, 2.0, 3.0, 4.0, 255.0], [9.0, 0.0, 1.0, 1.0, 1.0]] {
             pollster::block_on(executable.set(0, &tensor(DType::U8, &x))).unwrap();
-            let outputs = pollster::block_on(executable.run()).unwrap();
+            let outputs = pollster::block_on(executable.run(&[])).unwrap();
             let c = [0.5, 1.0, 1.5, 2.0, 2.5];
             let t = [0, 1, 2, 3, 4].map(|i| x[i] * c[i]);
             let z = [0, 1, 2, 3, 4].map(|i| t[i] - x[i]);
@@ -156,7 +156,7 @@ fn a_device_that_fails_says_why() {
     let error = |device: &Device, plan: Plan| {
         let executable = pollster::block_on(device.0.compile(plan, &mut Store::default()));
         executable
-            .and_then(|mut executable| pollster::block_on(executable.run()))
+            .and_then(|mut executable| pollster::block_on(executable.run(&[])))
             .unwrap_err()
             .to_string()
     };
@@ -190,7 +190,7 @@ fn a_lost_device_is_an_error() {
     gpu.device.destroy();
     for _ in 0..2 {
         let _ = pollster::block_on(executable.set(0, &tensor(DType::U8, &[0.0; 5])));
-        assert!(pollster::block_on(executable.run()).is_err());
+        assert!(pollster::block_on(executable.run(&[])).is_err());
     }
     assert!(pollster::block_on(device.0.compile(plan(), &mut Store::default())).is_err());
 }

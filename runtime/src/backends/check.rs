@@ -7,7 +7,7 @@ use super::host::{Engine, HostExecutable};
 use super::launch;
 use crate::backend::{Backend, Executable, Pending, ready};
 use crate::error::Error;
-use crate::host::Memory;
+use crate::host::{Memory, RunMemory};
 use crate::memory;
 use crate::store::Store;
 
@@ -72,7 +72,7 @@ struct Checker {
 }
 
 impl Engine for Checker {
-    fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), Error> {
+    fn run(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), Error> {
         let Checker { modules, stale } = self;
         let mut launch = |launch: &Launch| launch::run(plan, modules, launch, memory);
         if *stale {

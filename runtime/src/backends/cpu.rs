@@ -11,7 +11,7 @@ use crate::cpu::profile::profile;
 use crate::cpu::{PreparedSteps, needs};
 use crate::device_info::DeviceInfo;
 use crate::error::Error;
-use crate::host::{Block, Memory};
+use crate::host::{Block, Memory, RunMemory};
 use crate::memory;
 use crate::store::Store;
 use crate::trace::Trace;
@@ -79,17 +79,25 @@ fn compile(plan: Plan, store: &Store) -> Result<Box<dyn Executable>, Error> {
 }
 
 impl Engine for PreparedSteps {
-    fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), Error> {
+    fn run(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), Error> {
         PreparedSteps::run(self, plan, memory).map_err(Error::internal)
     }
 
-    fn trace(&mut self, plan: &Plan, memory: &mut Memory) -> Result<Option<Trace>, Error> {
+    fn trace(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<Option<Trace>, Error> {
         let launches = PreparedSteps::trace(self, plan, memory).map_err(Error::internal)?;
         Ok(Some(Trace { launches, handing_over: None }))
     }
 
     fn given(&mut self, id: BufferId, value: Option<&[u8]>) {
         PreparedSteps::given(self, id, value);
+    }
+
+    fn prepare(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), Error> {
+        PreparedSteps::run_prelude(self, plan, memory).map_err(Error::internal)
+    }
+
+    fn share(&mut self, other: &PreparedSteps) {
+        PreparedSteps::share(self, other);
     }
 
     fn unpacked(&self, id: BufferId) -> Option<Vec<u8>> {

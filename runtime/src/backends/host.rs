@@ -1,27 +1,44 @@
 //! [`HostExecutable`]: a plan on buffers in host memory, for the cpu device and the kernel checker.
 
-use tile_compiler::plan::{BufferId, Content, Plan};
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use smallvec::SmallVec;
+use tile_compiler::plan::{BufferId, Content, Plan, Port};
 use tile_compiler::tensor::Tensor;
 
-use crate::backend::{Executable, Pending, Ports, Shared, ready};
+use crate::backend::{Executable, Pending, Ports, fill, ready};
+use crate::errand::Errand;
 use crate::error::Error;
-use crate::host::{Memory, allocate};
-use crate::storage::{from_storage, to_storage};
+use crate::host::{Lent, Memory, RunMemory, allocate};
+use crate::storage::{from_storage, store, to_storage, unstore};
 use crate::store::{self, Store, Stored};
 use crate::trace::Trace;
+use crate::value::{Destination, Value};
 
 /// A way to run the steps of a plan on host memory.
-pub trait Engine: Shared {
+pub trait Engine: Send + Sync + 'static {
     /// Runs all steps, with the prelude if a weight was given since it ran.
-    fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), Error>;
+    fn run(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), Error>;
 
     /// Runs all steps, and returns the time of each launch. `None` if times are meaningless.
-    fn trace(&mut self, _: &Plan, _: &mut Memory) -> Result<Option<Trace>, Error> {
+    fn trace(&mut self, _: &Plan, _: &mut RunMemory) -> Result<Option<Trace>, Error> {
         Ok(None)
     }
 
     /// Notes that a weight or constant was given. A buffer without memory has its `value` here.
     fn given(&mut self, id: BufferId, value: Option<&[u8]>);
+
+    /// Prepares what depends only on weights, as the next run would.
+    fn prepare(&mut self, _: &Plan, _: &mut RunMemory) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Shares memory of another engine that holds the same.
+    fn share(&mut self, _: &Self) {}
 
     /// Returns the value of a buffer without memory.
     fn unpacked(&self, _: BufferId) -> Option<Vec<u8>> {
@@ -31,44 +48,117 @@ pub trait Engine: Shared {
 
 /// A plan with its memory.
 pub struct HostExecutable<E> {
-    plan: Plan,
+    plan: Arc<Plan>,
+    /// Whether a value of each input can stand in for its buffer.
+    lends_input: Vec<bool>,
+    /// Whether memory of the caller can stand in for the buffer of each output.
+    lends_output: Vec<bool>,
+    place: Mutex<Place<E>>,
+}
+
+/// The memory of a plan with its engine.
+struct Work<E> {
+    plan: Arc<Plan>,
     memory: Memory,
     engine: E,
 }
 
-impl<E: Engine> HostExecutable<E> {
-    pub fn new(plan: Plan, memory: Memory, engine: E) -> Result<HostExecutable<E>, Error> {
-        let mut executable = HostExecutable { plan, memory, engine };
-        for id in executable.plan.buffers.ids() {
-            if let Content::Constant(tensor) = &executable.plan.buffers[id].content {
-                let tensor = tensor.clone();
-                executable.fill(id, &tensor)?;
-            }
+/// The place of the work.
+enum Place<E> {
+    Here(Box<Work<E>>),
+    /// A thread runs it.
+    Away(Errand<Finished<E>>),
+    /// It is between two places.
+    Moving,
+}
+
+/// Work that a thread has run, with the outputs, or the panic of the run.
+type Finished<E> = (Box<Work<E>>, Result<Result<Vec<Tensor>, Error>, Box<dyn Any + Send>>);
+
+impl<E: Engine> Place<E> {
+    /// Returns the work, after the end of a run that was dropped.
+    fn work(&mut self) -> &mut Work<E> {
+        if let Place::Away(_) = self
+            && let Place::Away(errand) = std::mem::replace(self, Place::Moving)
+        {
+            *self = Place::Here(errand.wait().0);
         }
-        Ok(executable)
+        match self {
+            Place::Here(work) => work,
+            _ => unreachable!("the work comes back from each run"),
+        }
     }
 
-    fn fill(&mut self, id: BufferId, tensor: &Tensor) -> Result<(), Error> {
-        let buffer = &self.plan.buffers[id];
-        let bytes = to_storage(tensor, buffer.storage)
-            .ok_or_else(|| Error::unstorable(tensor.ty(), buffer.storage))?;
-        let mut aligned = None;
-        let passing = match self.memory.block(id) {
-            Some(block) => {
-                block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
-                None
-            }
-            None if bytes.as_ptr().align_offset(buffer.storage.size()) == 0 => Some(&*bytes),
-            None => {
-                let block = aligned.insert(allocate(buffer.bytes(), "cpu", &buffer.ty)?);
-                block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
-                Some(block.bytes())
-            }
+    /// Runs the work on another thread.
+    fn send(&mut self) {
+        self.work();
+        if let Place::Here(mut work) = std::mem::replace(self, Place::Moving) {
+            *self = Place::Away(Errand::start(move || {
+                let run = || work.run().and_then(|()| work.results());
+                let result = catch_unwind(AssertUnwindSafe(run));
+                (work, result)
+            }));
+        }
+    }
+
+    /// Returns the outputs of the work that was sent, when it is back.
+    fn poll(&mut self, context: &mut Context) -> Poll<Result<Vec<Tensor>, Error>> {
+        let Place::Away(errand) = self else {
+            return Poll::Ready(Err(Error::internal("no run is pending")));
         };
-        if !matches!(buffer.content, Content::Input) {
-            self.engine.given(id, passing);
+        errand.poll(context).map(|(work, result)| {
+            *self = Place::Here(work);
+            result.unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+}
+
+impl<E: Engine> Work<E> {
+    fn fill(&mut self, id: BufferId, value: &dyn Value) -> Result<(), Error> {
+        let Work { plan, memory, engine } = self;
+        let buffer = &plan.buffers[id];
+        let unstorable = || Error::unstorable(&buffer.ty, buffer.storage);
+        match memory.block(id) {
+            Some(block) => {
+                store(value, buffer.storage, block.bytes_mut()).ok_or_else(unstorable)?;
+                if !matches!(buffer.content, Content::Input) {
+                    engine.given(id, None);
+                }
+            }
+            None => {
+                let bytes = to_storage(value, buffer.storage).ok_or_else(unstorable)?;
+                if bytes.as_ptr().align_offset(buffer.storage.size()) == 0 {
+                    engine.given(id, Some(&bytes));
+                } else {
+                    let mut block = allocate(buffer.bytes(), "cpu", &buffer.ty)?;
+                    block.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+                    engine.given(id, Some(block.bytes()));
+                }
+            }
         }
         Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        self.run_lent(Lent::default())
+    }
+
+    fn run_lent(&mut self, lent: Lent) -> Result<(), Error> {
+        self.engine.run(&self.plan, &mut RunMemory::new(&mut self.memory, lent))
+    }
+
+    /// Shares the memory of another plan's work that holds the same.
+    fn share(&mut self, other: &mut Work<E>) {
+        let stays = |plan: &Plan| -> Vec<BufferId> {
+            let stays = |content: &Content| {
+                matches!(content, Content::Weight | Content::Kept | Content::Constant(_))
+            };
+            let buffers = plan.buffers.enumerate().filter(|(_, buffer)| stays(&buffer.content));
+            buffers.map(|(id, _)| id).collect()
+        };
+        let theirs = stays(&other.plan);
+        self.memory.share(&stays(&self.plan), &mut other.memory, &theirs);
+        self.engine.share(&other.engine);
     }
 
     /// Returns the value of an input or weight.
@@ -88,8 +178,26 @@ impl<E: Engine> HostExecutable<E> {
         from_storage(bytes, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
     }
 
+    fn results(&self) -> Result<Vec<Tensor>, Error> {
+        (0..self.plan.outputs.len()).map(|number| self.result(number)).collect()
+    }
+
+    /// Copies an output to memory of its type.
+    fn copy_result(&self, number: usize, target: &mut dyn Destination) -> Result<(), Error> {
+        let Port { ty, buffer, .. } = &self.plan.outputs[number];
+        let (storage, bytes) = (self.plan.buffers[*buffer].storage, self.memory.bytes(*buffer));
+        let copied = match target.dense() {
+            Some(to) => unstore(bytes, storage, ty.dtype, to),
+            None if storage == ty.dtype => {
+                bytes.get(..ty.elements() * storage.size()).map(|bytes| fill(target, bytes))
+            }
+            None => from_storage(bytes, storage, ty).map(|tensor| fill(target, tensor.bytes())),
+        };
+        copied.ok_or_else(|| Error::unstorable(ty, storage))
+    }
+
     /// Returns the outputs. Does not copy outputs that have their own memory.
-    fn results(mut self) -> Result<Vec<Tensor>, Error> {
+    fn into_results(mut self) -> Result<Vec<Tensor>, Error> {
         let mut outputs = Vec::new();
         for number in 0..self.plan.outputs.len() {
             let port = &self.plan.outputs[number];
@@ -112,6 +220,92 @@ impl<E: Engine> HostExecutable<E> {
     }
 }
 
+impl<E: Engine> HostExecutable<E> {
+    pub fn new(plan: Plan, memory: Memory, engine: E) -> Result<HostExecutable<E>, Error> {
+        let is_output =
+            |buffer: BufferId| plan.outputs.iter().filter(|port| port.buffer == buffer).count();
+        let is_plain = |port: &Port, content: &Content| {
+            let buffer = &plan.buffers[port.buffer];
+            buffer.content == *content && buffer.storage == port.ty.dtype && port.ty.elements() > 0
+        };
+        // An output that is an input is read after the run, where it was set.
+        let lends_input =
+            |port: &Port| is_plain(port, &Content::Input) && is_output(port.buffer) == 0;
+        // Results of the prelude stay for later runs.
+        let is_ahead = |buffer| plan.prelude.iter().any(|step| step.outputs.contains(&buffer));
+        let lends_output = |port: &Port| {
+            is_plain(port, &Content::Output)
+                && is_output(port.buffer) == 1
+                && !is_ahead(port.buffer)
+        };
+        let (lends_input, lends_output) = (
+            plan.inputs.iter().map(lends_input).collect(),
+            plan.outputs.iter().map(lends_output).collect(),
+        );
+        let plan = Arc::new(plan);
+        let mut work = Work { plan: plan.clone(), memory, engine };
+        for (id, buffer) in plan.buffers.enumerate() {
+            if let Content::Constant(tensor) = &buffer.content {
+                work.fill(id, tensor)?;
+            }
+        }
+        let place = Mutex::new(Place::Here(Box::new(work)));
+        Ok(HostExecutable { plan, lends_input, lends_output, place })
+    }
+
+    /// Returns the work, when no run is pending any more.
+    fn work(&mut self) -> &mut Work<E> {
+        self.place.get_mut().unwrap_or_else(PoisonError::into_inner).work()
+    }
+
+    /// Calls `f` with the work, when no run is pending any more.
+    fn with<R>(&self, f: impl FnOnce(&Work<E>) -> R) -> R {
+        f(self.place.lock().unwrap_or_else(PoisonError::into_inner).work())
+    }
+
+    /// Runs the program on values and memory of the caller: where they are, or else by copies.
+    fn run_on(
+        &mut self,
+        inputs: &[(usize, &dyn Value)],
+        outputs: &mut [(usize, &mut dyn Destination)],
+    ) -> Result<(), Error> {
+        let plan = self.plan.clone();
+        let mut lent = Lent::default();
+        for &(number, value) in inputs {
+            let Some(port) = plan.given().nth(number) else {
+                return Err(no_input(number));
+            };
+            let is_lent = self.lends_input.get(number).is_some_and(|lends| *lends);
+            match value.dense().filter(|bytes| is_lent && is_aligned(bytes, port)) {
+                Some(bytes) => lent.read.push((port.buffer, bytes)),
+                None => self.work().fill(port.buffer, value)?,
+            }
+        }
+        let mut copied = SmallVec::<[(usize, &mut dyn Destination); 8]>::new();
+        for (number, target) in outputs {
+            let port = &plan.outputs[*number];
+            let is_lent = self.lends_output[*number]
+                && target.dense().is_some_and(|bytes| is_aligned(bytes, port));
+            match is_lent {
+                true => lent.written.extend(target.dense().map(|bytes| (port.buffer, bytes))),
+                false => copied.push((*number, *target)),
+            }
+        }
+        let work = self.work();
+        work.run_lent(lent)?;
+        copied.into_iter().try_for_each(|(number, target)| work.copy_result(number, target))
+    }
+}
+
+/// Returns whether bytes are aligned to the elements of a port.
+fn is_aligned(bytes: &[u8], port: &Port) -> bool {
+    bytes.as_ptr().align_offset(port.ty.dtype.size()) == 0
+}
+
+fn no_input(number: usize) -> Error {
+    Error::internal(format!("the plan has no input or weight {number}"))
+}
+
 impl<E: Engine> Executable for HostExecutable<E> {
     fn ports(&self) -> Ports {
         Ports::of(&self.plan)
@@ -121,47 +315,102 @@ impl<E: Engine> Executable for HostExecutable<E> {
         Some(&self.plan)
     }
 
-    fn set<'a>(&'a mut self, number: usize, tensor: &'a Tensor) -> Pending<'a, ()> {
+    fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()> {
         let buffer = self.plan.given().nth(number).map(|port| port.buffer);
         ready(match buffer {
-            Some(buffer) => self.fill(buffer, tensor),
-            None => Err(Error::internal(format!("the plan has no input or weight {number}"))),
+            Some(buffer) => self.work().fill(buffer, value),
+            None => Err(no_input(number)),
         })
     }
 
     fn get(&self, number: usize) -> Pending<'_, Tensor> {
-        ready(
-            self.value(number)
-                .ok_or_else(|| Error::internal(format!("there is no input or weight {number}"))),
-        )
+        ready(self.with(|work| work.value(number)).ok_or_else(|| no_input(number)))
     }
 
     fn repeat(&mut self, runs: u32) -> Pending<'_, ()> {
-        ready((0..runs).try_for_each(|_| self.engine.run(&self.plan, &mut self.memory)))
+        let work = self.work();
+        ready((0..runs).try_for_each(|_| work.run()))
     }
 
     fn output(&self, number: usize) -> Pending<'_, Tensor> {
-        ready(self.result(number))
+        ready(self.with(|work| work.result(number)))
     }
 
     fn read(&self) -> Pending<'_, Vec<Tensor>> {
-        ready((0..self.plan.outputs.len()).map(|number| self.result(number)).collect())
+        ready(self.with(Work::results))
     }
 
-    fn into_outputs<'a>(self: Box<Self>) -> Pending<'a, Vec<Tensor>>
+    fn into_outputs<'a>(mut self: Box<Self>) -> Pending<'a, Vec<Tensor>>
     where
         Self: 'a,
     {
-        ready(self.results())
+        self.work();
+        match self.place.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Place::Here(work) => ready(work.into_results()),
+            _ => ready(Err(Error::internal("a run is pending"))),
+        }
+    }
+
+    fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
+        ready(self.run_on(inputs, &mut []).and_then(|()| self.work().results()))
+    }
+
+    fn run_async(&mut self) -> Pending<'_, Vec<Tensor>> {
+        // Browsers have no threads for it.
+        if cfg!(target_family = "wasm") {
+            return self.run(&[]);
+        }
+        let place = self.place.get_mut().unwrap_or_else(PoisonError::into_inner);
+        Box::pin(async move {
+            place.send();
+            poll_fn(|context| place.poll(context)).await
+        })
+    }
+
+    fn run_into(
+        &mut self,
+        inputs: &[(usize, &dyn Value)],
+        outputs: &mut [(usize, &mut dyn Destination)],
+    ) -> Result<(), Error> {
+        self.run_on(inputs, outputs)
+    }
+
+    fn view(&mut self, number: usize) -> Option<&[u8]> {
+        let Work { plan, memory, .. } = self.work();
+        let Port { ty, buffer, .. } = plan.outputs.get(number)?;
+        let is_plain = plan.buffers[*buffer].storage == ty.dtype;
+        memory.bytes(*buffer).get(..ty.elements() * ty.dtype.size()).filter(|_| is_plain)
     }
 
     fn trace(&mut self) -> Pending<'_, Option<Trace>> {
-        ready(self.engine.trace(&self.plan, &mut self.memory))
+        let Work { plan, memory, engine } = self.work();
+        ready(engine.trace(plan, &mut RunMemory::new(memory, Lent::default())))
+    }
+
+    fn share(&mut self, pairs: &[(usize, usize)], other: &dyn Executable) -> Result<(), Error> {
+        let other: &dyn Any = other;
+        let Some(other) = other.downcast_ref::<Self>() else {
+            return Err(Error::data("weights are shared by sessions of one device".into()));
+        };
+        let work = self.work();
+        let mut theirs = other.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let theirs = theirs.work();
+        // After each weight, so that at most one is there twice.
+        for &(mine, number) in pairs {
+            let value = theirs.value(number).ok_or_else(|| no_input(number))?;
+            let id = work.plan.given().nth(mine).ok_or_else(|| no_input(mine))?.buffer;
+            work.fill(id, &value)?;
+            work.share(theirs);
+        }
+        let Work { plan, memory, engine } = &mut *work;
+        engine.prepare(plan, &mut RunMemory::new(memory, Lent::default()))?;
+        work.share(theirs);
+        Ok(())
     }
 
     /// Invalidates the outputs with the next values of weights.
     fn adopt(&mut self) {
-        let HostExecutable { plan, memory, .. } = self;
+        let Work { plan, memory, .. } = self.work();
         for &(weight, output) in &plan.updates {
             let (weight, next) = (plan.weights[weight].buffer, plan.outputs[output].buffer);
             let is_shared = plan.outputs.iter().filter(|port| port.buffer == next).count() > 1;
@@ -182,7 +431,7 @@ impl<E: Engine> Executable for HostExecutable<E> {
     /// Takes the weights' memory from the store, except for weights that the engine keeps.
     fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
         self.plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
-        let HostExecutable { plan, memory, engine } = self;
+        let Work { plan, memory, engine } = self.work();
         for port in &plan.weights {
             if memory.has(port.buffer)
                 && let Some(Stored { memory: store::Memory::Block(block), .. }) =
@@ -200,7 +449,7 @@ impl<E: Engine> Executable for HostExecutable<E> {
     }
 
     fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
-        let HostExecutable { plan, memory, engine } = self;
+        let Work { plan, memory, engine } = self.work();
         for port in &plan.weights {
             let storage = plan.buffers[port.buffer].storage;
             let block = match memory.has(port.buffer) {

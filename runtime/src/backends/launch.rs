@@ -12,7 +12,7 @@ use tile_compiler::plan::{Launch, Plan, RoutineId, Work};
 use crate::backend::kernel;
 use crate::check::{self, Unwritten};
 use crate::error::Error;
-use crate::host::Memory;
+use crate::host::RunMemory;
 
 /// The modules of a plan's kernels, by routine.
 pub type Modules = Dense<RoutineId, Module>;
@@ -27,7 +27,7 @@ pub fn run(
     plan: &Plan,
     modules: &Modules,
     launch: &Launch,
-    memory: &mut Memory,
+    memory: &mut RunMemory,
 ) -> Result<(), Error> {
     let routine = &plan.routines[launch.step.routine];
     let kernel = kernel(routine)?;

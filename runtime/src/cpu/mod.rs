@@ -31,6 +31,8 @@
 
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 mod attention;
+#[expect(unsafe_code, reason = "threads write parts of new memory")]
+pub(crate) mod copy;
 mod loops;
 mod memory;
 pub(crate) mod needs;

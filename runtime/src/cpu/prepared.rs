@@ -13,6 +13,7 @@ use super::product::direct::Direct;
 use super::product::gemm;
 use super::product::winograd::Winograd;
 use super::profile::profile;
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use tile_compiler::native::{Implementation, NativeProgram};
@@ -71,8 +72,10 @@ pub struct Prepared {
 }
 
 /// Operands in the form that a nest's runs read.
+#[derive(PartialEq)]
 pub struct Packed(Form);
 
+#[derive(PartialEq)]
 enum Form {
     /// The right factor of a product, in panels.
     Right(gemm::Packed),
@@ -227,7 +230,7 @@ impl Prepared {
             Some(output) => unsafe { operand.overwritten(&outputs[output]) },
             None => *operand,
         };
-        let operands: Vec<Operand> = operands.iter().enumerate().map(operand).collect();
+        let operands: SmallVec<[Operand; 8]> = operands.iter().enumerate().map(operand).collect();
         let operands = &operands[..];
         // SAFETY: the contract is the same.
         let job = unsafe { Job::new(program, epilogue, Launch { operands, steps }, outputs) };

@@ -12,12 +12,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Launch, Loop, Plan, RoutineId, Work};
 
 use super::prepared::{Packed, Prepared};
 use super::{Operand, Output};
-use crate::host::{Block, Memory};
+use crate::host::{RunMemory, Taken};
 use crate::prng;
 use crate::trace::TimedLaunch;
 
@@ -42,7 +43,15 @@ struct Pack {
     operands: Vec<BufferId>,
     /// The loop in whose first turn they are packed. `None`: they are packed ahead of the steps.
     steady: Option<Steady>,
-    packed: Option<Packed>,
+    packed: Option<Arc<Packed>>,
+}
+
+impl Pack {
+    /// Packs operands, in the memory of their earlier values if no other plan shares it.
+    fn pack(&mut self, operands: &[Operand]) {
+        let room = self.packed.take().and_then(Arc::into_inner);
+        self.packed = self.nest.pack(operands, room).map(Arc::new);
+    }
 }
 
 /// A loop that does not change the operands of a step.
@@ -223,7 +232,17 @@ impl PreparedSteps {
             let pack = &mut self.packs[number];
             let bytes = |&buffer: &BufferId| Operand::from(if buffer == id { value } else { &[] });
             let operands: Vec<Operand> = pack.operands.iter().map(bytes).collect();
-            pack.packed = pack.nest.pack(&operands, pack.packed.take());
+            pack.pack(&operands);
+        }
+    }
+
+    /// Shares the packed operands of another plan that are the same as packed operands of this one.
+    pub fn share(&mut self, other: &PreparedSteps) {
+        for mine in self.packs.iter_mut().filter_map(|pack| pack.packed.as_mut()) {
+            let mut theirs = other.packs.iter().filter_map(|pack| pack.packed.as_ref());
+            if let Some(same) = theirs.find(|theirs| theirs == &mine) {
+                *mine = same.clone();
+            }
         }
     }
 
@@ -234,7 +253,7 @@ impl PreparedSteps {
     }
 
     /// Runs every step, after the prelude if that is stale.
-    pub fn run(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
+    pub fn run(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), &'static str> {
         self.run_prelude(plan, memory)?;
         let Self { steps, packs, .. } = self;
         plan.launches(|launch| steps[launch.number].run(launch, packs, memory))
@@ -244,7 +263,7 @@ impl PreparedSteps {
     pub fn trace(
         &mut self,
         plan: &Plan,
-        memory: &mut Memory,
+        memory: &mut RunMemory,
     ) -> Result<Vec<TimedLaunch>, &'static str> {
         self.run_prelude(plan, memory)?;
         let mut launches = Vec::new();
@@ -259,7 +278,8 @@ impl PreparedSteps {
         Ok(launches)
     }
 
-    fn run_prelude(&mut self, plan: &Plan, memory: &mut Memory) -> Result<(), &'static str> {
+    /// Runs the prelude if a weight was given since it ran, and packs operands.
+    pub fn run_prelude(&mut self, plan: &Plan, memory: &mut RunMemory) -> Result<(), &'static str> {
         if std::mem::take(&mut self.stale) {
             plan.prelude_launches(|launch| {
                 self.ahead[launch.number].run(launch, &mut self.packs, memory)
@@ -271,7 +291,7 @@ impl PreparedSteps {
                 }
                 let operands: Vec<Operand> =
                     pack.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
-                pack.packed = pack.nest.pack(&operands, pack.packed.take());
+                pack.pack(&operands);
             }
         }
         Ok(())
@@ -283,21 +303,22 @@ impl StepWork {
         &self,
         launch: &Launch,
         packs: &mut [Pack],
-        memory: &mut Memory,
+        memory: &mut RunMemory,
     ) -> Result<(), &'static str> {
         // The plan guarantees that a step's outputs share no buffer with its operands.
-        let mut taken: Vec<Block> = launch.outputs.iter().map(|&id| memory.take(id)).collect();
+        let mut taken: SmallVec<[Taken; 4]> =
+            launch.outputs.iter().map(|&id| memory.take(id)).collect();
         let result = match self {
             StepWork::Nest { nest, pack, packed_at_depth } => {
-                let operands: Vec<Operand> =
+                let operands: SmallVec<[Operand; 8]> =
                     launch.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
                 if let (Some(pack), Some(depth)) = (*pack, *packed_at_depth)
                     && launch.turns[depth..].iter().all(|&turn| turn == 0)
                 {
-                    packs[pack].packed = nest.pack(&operands, packs[pack].packed.take());
+                    packs[pack].pack(&operands);
                 }
-                let packed = pack.and_then(|pack| packs[pack].packed.as_ref());
-                let outputs: Vec<Output> =
+                let packed = pack.and_then(|pack| packs[pack].packed.as_deref());
+                let outputs: SmallVec<[Output; 4]> =
                     taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
                 // SAFETY: a plan verifies its nests, whose places have positions of their own. The
                 // outputs' blocks are taken from the memory, and each is one output's.
@@ -307,7 +328,7 @@ impl StepWork {
             StepWork::Generator(generator) => {
                 let operands: Vec<&[u8]> =
                     launch.operands.iter().map(|&id| memory.bytes(id)).collect();
-                let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Block::bytes_mut).collect();
+                let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Taken::bytes_mut).collect();
                 match generator {
                     Work::PrngState { elements } => prng::state(&operands, &mut outputs, *elements),
                     Work::PrngValue { elements } => {

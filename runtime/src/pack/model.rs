@@ -209,9 +209,14 @@ impl Foreign for Pack {
         let layer = |layer: &super::PackedLayer| (layer.path.clone(), layer.class.clone());
         session.layers = self.index.layers.iter().map(layer).collect();
         session.seed(0, 0)?;
-        for (path, _) in &self.index.plans[number].weights {
-            if let Some(weight) = self.container.tensor(path) {
-                session.set(path, &weight)?;
+        if let Some(other) = builder.request.shared {
+            session.share(other)?;
+        }
+        let missing: Vec<String> =
+            session.missing_weights().map(|(path, _)| path.to_owned()).collect();
+        for path in missing {
+            if let Some(weight) = self.container.tensor(&path) {
+                session.set(&path, &weight)?;
             }
         }
         Ok(session)

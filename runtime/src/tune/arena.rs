@@ -163,7 +163,7 @@ impl<'a> Arena<'a> {
         if self.nest.outputs.iter().any(|output| output.over.is_some()) {
             self.give(contender)?;
         }
-        let outputs = pollster::block_on(contender.executable.run())?;
+        let outputs = pollster::block_on(contender.executable.run(&[]))?;
         let is_wrong = |written: &&Written| {
             let found = outputs
                 .get(written.output)

@@ -174,7 +174,7 @@ fn tables_are_used_where_they_suit() {
         for (number, (_, tensor)) in given.iter().enumerate() {
             pollster::block_on(executable.set(number, tensor)).unwrap();
         }
-        let outputs = pollster::block_on(executable.run()).unwrap();
+        let outputs = pollster::block_on(executable.run(&[])).unwrap();
         for ((name, expected), output) in expected.iter().zip(outputs) {
             for (x, y) in expected.to_f64s().into_iter().zip(output.to_f64s()) {
                 let near = (x - y).abs() <= 1e-4 * x.abs().max(1.0) || x.is_nan() && y.is_nan();

@@ -4,8 +4,8 @@ use tile_compiler::dtype::DType;
 use tile_compiler::profile::{Execution, MatrixUnit, Processor, Profile, Rates};
 use wgpu::{
     Adapter, AdapterInfo, Backend, Backends, CooperativeMatrixProperties, CooperativeScalarType,
-    DeviceDescriptor, DeviceType, ExperimentalFeatures, Features, Instance, InstanceDescriptor,
-    InstanceFlags, Limits,
+    Device, DeviceDescriptor, DeviceType, ExperimentalFeatures, Features, Instance,
+    InstanceDescriptor, InstanceFlags, Limits,
 };
 
 use super::confirm::confirm;
@@ -120,13 +120,40 @@ pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
 /// Returns the profile of a device with all limits and features of an adapter.
 fn profile_of(adapter: &Adapter) -> Profile {
     let info = adapter.get_info();
-    let matrices = matrix_units(&info, &adapter.cooperative_matrix_properties());
+    let matrices = units(&info, &adapter.cooperative_matrix_properties());
     Profile { matrices, ..profile(&info, &adapter.limits(), adapter.features()) }
+}
+
+/// Returns the matrix units that kernels support on an app's device.
+pub fn matrix_units(adapter: &Adapter, device: &Device) -> Vec<MatrixUnit> {
+    match device.features().contains(Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+        true => units(&adapter.get_info(), &adapter.cooperative_matrix_properties()),
+        false => Vec::new(),
+    }
+}
+
+/// Checks that programs can run on an app's device, and that it is the adapter's.
+///
+/// # Errors
+/// [`Error::NoDevice`] with the reason.
+pub fn check_adapter(adapter: &Adapter, device: &Device) -> Result<(), Error> {
+    let (info, other) = (adapter.get_info(), device.adapter_info());
+    let refused = |reason| Err(Error::NoDevice { name: "wgpu".into(), reason });
+    if (&info.name, info.backend, info.device) != (&other.name, other.backend, other.device) {
+        return refused(format!("the device is of `{}`, not of `{}`", other.name, info.name));
+    }
+    let limits = device.limits();
+    if limits.max_compute_invocations_per_workgroup == 0
+        || limits.max_storage_buffers_per_shader_stage == 0
+    {
+        return refused("the app has opened it without compute shaders".into());
+    }
+    Ok(())
 }
 
 /// Returns the matrix units that kernels support: square, with f32 accumulators, on GPUs with one
 /// subgroup size.
-fn matrix_units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<MatrixUnit> {
+fn units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<MatrixUnit> {
     let subgroup = match info.backend {
         // Metal does not report the subgroup size; Apple documents it. wgpu also claims matrices
         // for the GPUs of AMD and Intel in Macs.

@@ -20,6 +20,7 @@ use super::watched::GpuWatched;
 use crate::backend::{Backend, Executable, Pending, Ports, Transfer, Watched};
 use crate::error::Error;
 use crate::store::Store;
+use crate::value::Value;
 
 /// A GPU.
 pub struct WgpuBackend {
@@ -116,8 +117,8 @@ impl Executable for GpuExecutable {
         Some(&self.plan)
     }
 
-    fn set<'a>(&'a mut self, number: usize, tensor: &'a Tensor) -> Pending<'a, ()> {
-        Box::pin(GpuExecutable::set(self, number, tensor))
+    fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()> {
+        Box::pin(GpuExecutable::set(self, number, value))
     }
 
     fn get(&self, number: usize) -> Pending<'_, Tensor> {
@@ -136,8 +137,22 @@ impl Executable for GpuExecutable {
         Box::pin(GpuExecutable::read(self))
     }
 
-    fn run(&mut self) -> Pending<'_, Vec<Tensor>> {
-        Box::pin(GpuExecutable::run(self))
+    fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
+        Box::pin(async move {
+            for (number, value) in inputs {
+                GpuExecutable::set(self, *number, *value).await?;
+            }
+            GpuExecutable::run(self).await
+        })
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn run_async(&mut self) -> Pending<'_, Vec<Tensor>> {
+        Box::pin(GpuExecutable::run_async(self))
+    }
+
+    fn gpu(&mut self) -> Option<&mut GpuExecutable> {
+        Some(self)
     }
 
     #[cfg(not(target_family = "wasm"))]
@@ -154,6 +169,14 @@ impl Executable for GpuExecutable {
         Box::pin(async move {
             Ok(Watched::OnTheWay(Box::new(GpuExecutable::step(self, watched).await?)))
         })
+    }
+
+    fn share(&mut self, pairs: &[(usize, usize)], other: &dyn Executable) -> Result<(), Error> {
+        let other: &dyn std::any::Any = other;
+        match other.downcast_ref() {
+            Some(other) => GpuExecutable::share(self, pairs, other),
+            None => Err(Error::data("weights are shared by sessions of one device".into())),
+        }
     }
 
     fn attach(&mut self, store: &mut Store) -> Result<(), Error> {

@@ -47,7 +47,7 @@ impl GpuExecutable {
             let mut pass = encoder
                 .begin_compute_pass(&ComputePassDescriptor { label: None, timestamp_writes });
             for _ in 0..runs {
-                self.launches.iter().for_each(|launch| launch.record(&mut pass));
+                self.launches.run.iter().for_each(|launch| self.launches.launch(launch, &mut pass));
             }
             drop(pass);
             if let Some((queries, resolved, target)) = &clock {

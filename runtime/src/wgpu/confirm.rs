@@ -338,7 +338,8 @@ async fn outputs(gpu: &Gpu, probe: &Probe) -> Result<Vec<Vec<u8>>, Error> {
     for (buffer, written) in
         buffers.iter().zip(&kernel.buffers).filter(|(_, buffer)| buffer.access == Access::Write)
     {
-        outputs.push(gpu.download(buffer).await?[..size(written) as usize].to_vec());
+        outputs
+            .push(gpu.download(buffer, 0, buffer.size()).await?[..size(written) as usize].to_vec());
     }
     Ok(outputs)
 }

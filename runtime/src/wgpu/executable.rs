@@ -6,42 +6,51 @@
 //! reads the iteration number from a uniform buffer with all numbers, at a dynamic offset.
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use tile_compiler::dense::Dense;
 use tile_compiler::dtype::DType;
-use tile_compiler::kernel::Kernel;
-use tile_compiler::plan::{self, BufferId, Content, Plan, Port, RoutineId};
+use tile_compiler::plan::{BufferId, Content, Plan, Port};
 use tile_compiler::tensor::{Tensor, TensorType};
 use wgpu::{
-    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding,
-    BufferDescriptor, BufferSize, BufferUsages, CommandEncoder, CommandEncoderDescriptor,
-    ComputePass, ComputePassDescriptor, ComputePipeline, SubmissionIndex,
+    Buffer, BufferDescriptor, BufferUsages, CommandEncoder, CommandEncoderDescriptor,
+    SubmissionIndex,
 };
 
-use super::gpu::{Gpu, Mapping, aligned};
+use super::gpu::{Gpu, Mapped, aligned};
+use super::launches::{self, Launches, Region, Regions};
 use super::pipeline::pipelines;
+use super::resource::BoundTexture;
 use super::watched::GpuWatched;
-use crate::backend::{Pending, kernel};
+use crate::backend::Pending;
 use crate::error::Error;
 use crate::memory as host;
 use crate::storage::{from_storage, to_storage};
 use crate::store::{self, DeviceMemory, Store, Stored};
+use crate::value::{Value, type_of};
+#[cfg(not(target_family = "wasm"))]
+use {crate::errand::Errand, std::future::poll_fn};
 
 /// A plan compiled and bound for a GPU.
 pub struct GpuExecutable {
     pub(super) gpu: Arc<Gpu>,
     pub plan: Plan,
-    /// The memory of each of the plan's buffers. Temporaries in one slot share a buffer, and
-    /// loop-carried values have none.
-    buffers: Dense<BufferId, Option<Buffer>>,
-    prelude: Vec<Launch>,
-    pub(super) launches: Vec<Launch>,
-    /// Whether the prelude must run before the next run.
-    stale: bool,
+    pub(super) regions: Regions,
+    /// The session's own memory of the ports that have memory of the app.
+    pub(super) own: HashMap<BufferId, Region>,
+    pub(super) textures: Vec<BoundTexture>,
+    /// The weights whose buffers other executables share.
+    pub(super) shared: Mutex<HashSet<BufferId>>,
+    pub(super) launches: Launches,
+    /// How often weights were given.
+    pub(super) given: u64,
+    /// The value of `given` at the last run of the prelude.
+    pub(super) fresh: Arc<AtomicU64>,
     readbacks: Vec<Readback>,
+    /// The wait for a run, which may have been dropped.
+    #[cfg(not(target_family = "wasm"))]
+    pending: Option<Errand<Result<(), Error>>>,
 }
 
 /// The buffer of a weight in the store.
@@ -52,40 +61,12 @@ struct StoredBuffer {
 
 impl DeviceMemory for StoredBuffer {
     fn read<'a>(&'a self, storage: DType, ty: &'a TensorType) -> Pending<'a, Option<Tensor>> {
-        Box::pin(
-            async move { Ok(from_storage(&self.gpu.download(&self.buffer).await?, storage, ty)) },
-        )
+        Box::pin(async move {
+            let bytes = self.gpu.download(&self.buffer, 0, self.buffer.size()).await?;
+            Ok(from_storage(&bytes, storage, ty))
+        })
     }
 }
-
-/// A step at one iteration of each enclosing loop.
-pub(super) struct Launch {
-    /// The index of the step.
-    pub step: usize,
-    pipeline: ComputePipeline,
-    bindings: BindGroup,
-    /// The dynamic offsets of the iteration numbers that the kernel reads.
-    turns: Vec<u32>,
-    grid: [u32; 3],
-}
-
-impl Launch {
-    pub fn record(&self, pass: &mut ComputePass) {
-        let [x, y, z] = self.grid;
-        pass.set_pipeline(&self.pipeline);
-        pass.set_bind_group(0, &self.bindings, &self.turns);
-        pass.dispatch_workgroups(x, y, z);
-    }
-}
-
-/// A buffer with the iteration numbers 0, 1, …, at intervals of `stride` bytes.
-struct Turns {
-    buffer: Buffer,
-    stride: u32,
-}
-
-/// The bytes of an iteration number's binding: a u32, padded to what every device can bind.
-const TURN_BYTES: u64 = 16;
 
 /// A buffer with outputs, and the mappable buffer for its copy.
 struct Readback {
@@ -104,13 +85,13 @@ impl GpuExecutable {
     ) -> Result<GpuExecutable, Error> {
         plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
         require(&gpu, &plan, store)?;
-        let buffers = gpu
+        let regions = gpu
             .scoped("to allocate the program's buffers", || allocate(&gpu, &plan, store))
             .await?;
         for port in &plan.weights {
             if store.get(&port.name).is_none() {
                 let storage = plan.buffers[port.buffer].storage;
-                let buffer = memory(&buffers, port.buffer)?.clone();
+                let buffer = memory(&regions, port.buffer)?.clone();
                 let memory =
                     store::Memory::Device(Box::new(StoredBuffer { gpu: gpu.clone(), buffer }));
                 store
@@ -118,24 +99,37 @@ impl GpuExecutable {
             }
         }
         let pipelines = pipelines(&gpu, &plan, checked).await?;
-        let (prelude, launches) = gpu
-            .scoped("to bind the program's buffers", || bind(&gpu, &plan, &buffers, &pipelines))
-            .await?;
+        let bind = || Launches::new(&gpu, &plan, &regions, pipelines);
+        let launches = gpu.scoped("to bind the program's buffers", bind).await?;
         let readbacks =
             gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
         gpu.check_alive()?;
-        Ok(GpuExecutable { gpu, plan, buffers, prelude, launches, stale: true, readbacks })
+        Ok(GpuExecutable {
+            gpu,
+            plan,
+            regions,
+            own: HashMap::new(),
+            textures: Vec::new(),
+            shared: Mutex::default(),
+            launches,
+            given: 1,
+            fresh: Arc::default(),
+            readbacks,
+            #[cfg(not(target_family = "wasm"))]
+            pending: None,
+        })
     }
 
     /// Uploads the input or weight with this index in [`Plan::given`], a tensor of its port's type.
     /// It stays until it is set again.
-    pub async fn set(&mut self, number: usize, tensor: &Tensor) -> Result<(), Error> {
+    pub async fn set(&mut self, number: usize, value: &dyn Value) -> Result<(), Error> {
         let port = self.plan.given().nth(number);
         let missing = || Error::internal(format!("the plan has no input or weight {number}"));
         let id = port.ok_or_else(missing)?.buffer;
-        self.stale |= number >= self.plan.inputs.len();
+        self.given += u64::from(number >= self.plan.inputs.len());
+        self.unshare(id)?;
         self.gpu
-            .scoped("to take an input", || upload(&self.gpu, &self.plan, &self.buffers, id, tensor))
+            .scoped("to take an input", || upload(&self.gpu, &self.plan, &self.regions, id, value))
             .await
     }
 
@@ -147,8 +141,10 @@ impl GpuExecutable {
 
     /// Downloads a port's buffer.
     async fn download(&self, port: &Port) -> Result<Tensor, Error> {
-        let storage = self.plan.buffers[port.buffer].storage;
-        let view = self.gpu.download(memory(&self.buffers, port.buffer)?).await?;
+        let buffer = &self.plan.buffers[port.buffer];
+        let storage = buffer.storage;
+        let Region { buffer: memory, offset } = launches::region(&self.regions, port.buffer)?;
+        let view = self.gpu.download(memory, *offset, aligned(buffer.bytes())).await?;
         from_storage(&view, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
     }
 
@@ -157,7 +153,7 @@ impl GpuExecutable {
         let mut last = None;
         for _ in 0..runs {
             last = Some(self.submit(true, false).await?);
-            self.stale = false;
+            self.submitted();
         }
         last.map_or(Ok(()), |submission| self.gpu.wait(submission))?;
         self.gpu.check_alive()
@@ -174,15 +170,15 @@ impl GpuExecutable {
             let target = (bytes > 0).then(|| self.gpu.mappable(bytes));
             let mut encoder =
                 self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
-            self.record(&mut encoder);
+            self.record(&mut encoder)?;
             for &(weight, output) in &self.plan.updates {
                 let (weight, next) =
                     (self.plan.weights[weight].buffer, self.plan.outputs[output].buffer);
                 let is_there = matches!(self.plan.buffers[next].content, Content::Over { weight: over } if over == weight);
                 if !is_there && weight != next {
-                    let target = memory(&self.buffers, weight)?;
+                    let target = memory(&self.regions, weight)?;
                     encoder.copy_buffer_to_buffer(
-                        memory(&self.buffers, next)?,
+                        memory(&self.regions, next)?,
                         0,
                         target,
                         0,
@@ -194,7 +190,7 @@ impl GpuExecutable {
             for (port, target) in ports.iter().zip(target.iter().cycle()) {
                 let size = aligned(self.plan.buffers[port.buffer].bytes());
                 encoder.copy_buffer_to_buffer(
-                    memory(&self.buffers, port.buffer)?,
+                    memory(&self.regions, port.buffer)?,
                     0,
                     target,
                     at,
@@ -205,7 +201,7 @@ impl GpuExecutable {
             Ok((self.gpu.submit(encoder), target))
         };
         let (submission, target) = self.gpu.scoped("to run the program", submit).await?;
-        self.stale = false;
+        self.submitted();
         let target = target.map(|target| (self.gpu.map(&target), target));
         let types = ports
             .into_iter()
@@ -216,7 +212,7 @@ impl GpuExecutable {
 
     /// Checks that the store has the weights. This executable already shares their memory.
     pub fn attach(&mut self, store: &Store) -> Result<(), Error> {
-        self.stale = true;
+        self.given += 1;
         self.plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))
     }
 
@@ -238,15 +234,41 @@ impl GpuExecutable {
     /// Downloads the outputs of the last run, in the plan's order.
     pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
         let submission = self.submit(false, true).await?;
-        self.collect(submission).await
+        let mappings = self.map();
+        let waited = self.gpu.wait(submission);
+        self.collect(mappings, waited).await
     }
 
     /// Runs every step, with the prelude if it is stale, and downloads the outputs in the plan's
     /// order.
     pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
         let submission = self.submit(true, true).await?;
-        self.stale = false;
-        self.collect(submission).await
+        self.submitted();
+        let mappings = self.map();
+        let waited = self.gpu.wait(submission);
+        self.collect(mappings, waited).await
+    }
+
+    /// Does the same without blocking the thread that polls: another one waits for the device.
+    /// Browsers never block.
+    #[cfg(not(target_family = "wasm"))]
+    pub async fn run_async(&mut self) -> Result<Vec<Tensor>, Error> {
+        // A session has at most one thread that waits.
+        if let Some(dropped) = &self.pending {
+            _ = poll_fn(|context| dropped.poll(context)).await;
+            self.pending = None;
+        }
+        let submission = self.submit(true, true).await?;
+        self.submitted();
+        let mappings = self.map();
+        let gpu = self.gpu.clone();
+        self.pending = Some(Errand::start(move || gpu.wait(submission)));
+        let waited = match &self.pending {
+            Some(pending) => poll_fn(|context| pending.poll(context)).await,
+            None => Ok(()),
+        };
+        self.pending = None;
+        self.collect(mappings, waited).await
     }
 
     /// Submits all launches if `execute`, then the copies of the results if `read`.
@@ -255,17 +277,13 @@ impl GpuExecutable {
             let mut encoder =
                 self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             if execute {
-                self.record(&mut encoder);
+                self.record(&mut encoder)?;
             }
             if read {
+                self.check_readable()?;
                 for Readback { source, target } in &self.readbacks {
-                    encoder.copy_buffer_to_buffer(
-                        memory(&self.buffers, *source)?,
-                        0,
-                        target,
-                        0,
-                        target.size(),
-                    );
+                    let Region { buffer, offset } = launches::region(&self.regions, *source)?;
+                    encoder.copy_buffer_to_buffer(buffer, *offset, target, 0, target.size());
                 }
             }
             Ok(self.gpu.submit(encoder))
@@ -273,30 +291,58 @@ impl GpuExecutable {
         self.gpu.scoped("to run the program", submit).await
     }
 
-    /// Records all launches in one pass.
-    fn record(&self, encoder: &mut CommandEncoder) {
-        let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
-        let prelude = if self.stale { self.prelude.as_slice() } else { &[] };
-        prelude.iter().chain(&self.launches).for_each(|launch| launch.record(&mut pass));
+    /// Records all launches in one pass, and copies of textures around it. The prelude is among
+    /// them if it has not run since a weight was given.
+    pub(super) fn record(&self, encoder: &mut CommandEncoder) -> Result<(), Error> {
+        let copies =
+            |is_output| self.textures.iter().filter(move |texture| texture.is_output == is_output);
+        for texture in copies(false) {
+            texture.copy(&self.regions, encoder)?;
+        }
+        self.launches.record(encoder, self.fresh.load(Ordering::Acquire) < self.given);
+        for texture in copies(true) {
+            texture.copy(&self.regions, encoder)?;
+        }
+        Ok(())
     }
 
-    /// Returns the outputs that `submission` copies.
-    pub(super) async fn collect(&self, submission: SubmissionIndex) -> Result<Vec<Tensor>, Error> {
-        let mappings: Vec<Mapping> =
-            self.readbacks.iter().map(|readback| self.gpu.map(&readback.target)).collect();
-        let mut result = self.gpu.wait(submission).map(|()| vec![None; self.plan.outputs.len()]);
-        for (readback, mapping) in self.readbacks.iter().zip(mappings) {
-            if let Ok(outputs) = &mut result {
-                match self.gpu.read(&readback.target, mapping).await {
-                    Ok(view) => self.take(readback.source, &view, outputs),
-                    Err(error) => result = Err(error),
-                }
+    /// Notes that all launches were submitted.
+    pub(super) fn submitted(&self) {
+        self.fresh.fetch_max(self.given, Ordering::AcqRel);
+    }
+
+    /// Checks that the outputs can be copied to the host.
+    fn check_readable(&self) -> Result<(), Error> {
+        for port in &self.plan.outputs {
+            let usage = launches::region(&self.regions, port.buffer)?.buffer.usage();
+            if !usage.contains(BufferUsages::COPY_SRC) {
+                let what = "its buffer lacks the usage COPY_SRC, so that it cannot be read".into();
+                return Err(Error::Bind { name: port.name.clone(), what });
             }
-            self.gpu.unmap(&readback.target);
+        }
+        Ok(())
+    }
+
+    /// Starts to map the copies of the outputs.
+    pub(super) fn map(&self) -> Vec<Mapped> {
+        self.readbacks.iter().map(|readback| Mapped::start(&self.gpu, &readback.target)).collect()
+    }
+
+    /// Returns the outputs from their copies, after the wait for the submission that makes them.
+    pub(super) async fn collect(
+        &self,
+        mut mappings: Vec<Mapped>,
+        waited: Result<(), Error>,
+    ) -> Result<Vec<Tensor>, Error> {
+        waited?;
+        let mut outputs = vec![None; self.plan.outputs.len()];
+        for (readback, mapped) in self.readbacks.iter().zip(mappings.iter_mut()) {
+            let view = mapped.read().await?;
+            self.take(readback.source, &view, &mut outputs);
         }
         let missing =
             |port: &Port| Error::unstorable(&port.ty, self.plan.buffers[port.buffer].storage);
-        result?
+        outputs
             .into_iter()
             .zip(&self.plan.outputs)
             .map(|(tensor, port)| tensor.ok_or_else(|| missing(port)))
@@ -314,20 +360,20 @@ impl GpuExecutable {
     }
 }
 
+/// Allocates a buffer for a tensor.
+pub(super) fn create(gpu: &Gpu, bytes: u64) -> Buffer {
+    gpu.device.create_buffer(&BufferDescriptor {
+        label: None,
+        size: aligned(bytes),
+        usage: BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    })
+}
+
 /// Allocates the memory of the plan's buffers, and uploads the constants.
-fn allocate(
-    gpu: &Gpu,
-    plan: &Plan,
-    store: &Store,
-) -> Result<Dense<BufferId, Option<Buffer>>, Error> {
-    let create = |bytes: u64| {
-        gpu.device.create_buffer(&BufferDescriptor {
-            label: None,
-            size: aligned(bytes),
-            usage: BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        })
-    };
+fn allocate(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<Regions, Error> {
+    let whole = |buffer: Buffer| Region { buffer, offset: 0 };
+    let create = |bytes| create(gpu, bytes);
     let slots: Vec<Buffer> = plan.slots.iter().map(|&bytes| create(bytes)).collect();
     let mut stored: HashMap<BufferId, &Buffer> = HashMap::new();
     for port in &plan.weights {
@@ -337,23 +383,23 @@ fn allocate(
             stored.insert(port.buffer, buffer);
         }
     }
-    let mut buffers: Dense<BufferId, Option<Buffer>> = Dense::default();
+    let mut regions = Regions::default();
     for (id, buffer) in plan.buffers.enumerate() {
-        buffers.push(match buffer.content {
-            Content::Temporary { slot } => Some(slots[slot].clone()),
+        regions.push(match buffer.content {
+            Content::Temporary { slot } => Some(whole(slots[slot].clone())),
             Content::Carried => None,
-            Content::Over { weight } => buffers[weight].clone(),
-            _ => Some(
+            Content::Over { weight } => regions[weight].clone(),
+            _ => Some(whole(
                 stored.get(&id).map_or_else(|| create(buffer.bytes()), |&buffer| buffer.clone()),
-            ),
+            )),
         });
     }
     for (id, buffer) in plan.buffers.enumerate() {
         if let Content::Constant(tensor) = &buffer.content {
-            upload(gpu, plan, &buffers, id, tensor)?;
+            upload(gpu, plan, &regions, id, tensor)?;
         }
     }
-    Ok(buffers)
+    Ok(regions)
 }
 
 /// Refuses a plan whose buffers beside the weights in the store take more than the store's limit,
@@ -369,113 +415,28 @@ fn require(gpu: &Gpu, plan: &Plan, store: &Store) -> Result<(), Error> {
     }
 }
 
-/// Returns the memory of buffer `id` of the plan.
-fn memory(buffers: &Dense<BufferId, Option<Buffer>>, id: BufferId) -> Result<&Buffer, Error> {
-    buffers[id].as_ref().ok_or_else(|| Error::internal("what a loop carries is used outside of it"))
+/// Returns the memory of buffer `id` of the plan, to which no app binds any.
+fn memory(regions: &Regions, id: BufferId) -> Result<&Buffer, Error> {
+    launches::region(regions, id).map(|region| &region.buffer)
 }
 
-/// Writes `tensor` to buffer `id` of the plan.
+/// Writes a value to buffer `id` of the plan.
 fn upload(
     gpu: &Gpu,
     plan: &Plan,
-    buffers: &Dense<BufferId, Option<Buffer>>,
+    regions: &Regions,
     id: BufferId,
-    tensor: &Tensor,
+    value: &dyn Value,
 ) -> Result<(), Error> {
     let storage = plan.buffers[id].storage;
     let mut bytes =
-        to_storage(tensor, storage).ok_or_else(|| Error::unstorable(tensor.ty(), storage))?;
+        to_storage(value, storage).ok_or_else(|| Error::unstorable(&type_of(value), storage))?;
     let length = aligned(bytes.len() as u64) as usize;
     if length != bytes.len() {
         bytes.to_mut().resize(length, 0);
     }
-    gpu.queue.write_buffer(memory(buffers, id)?, 0, &bytes);
+    gpu.queue.write_buffer(memory(regions, id)?, 0, &bytes);
     Ok(())
-}
-
-/// Binds the buffers of every launch of the prelude and of a run, once for all runs. Launches of a
-/// routine with the same buffers share a bind group.
-fn bind(
-    gpu: &Gpu,
-    plan: &Plan,
-    buffers: &Dense<BufferId, Option<Buffer>>,
-    pipelines: &Dense<RoutineId, ComputePipeline>,
-) -> Result<(Vec<Launch>, Vec<Launch>), Error> {
-    let kernels: Dense<RoutineId, &Kernel> =
-        plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
-    let turns = Turns::new(gpu, plan);
-    let mut bound: HashMap<(RoutineId, Vec<BufferId>), BindGroup> = HashMap::new();
-    let mut bind = |launch: &plan::Launch| {
-        let routine = launch.step.routine;
-        let (kernel, pipeline) = (kernels[routine], &pipelines[routine]);
-        let ids = plan.routines[routine].bound(launch.operands, launch.outputs);
-        let bindings = match bound.entry((routine, ids)) {
-            Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(place) => {
-                let resource = |&id: &BufferId| {
-                    let size = BufferSize::new(aligned(plan.buffers[id].bytes()));
-                    Ok(BufferBinding { buffer: memory(buffers, id)?, offset: 0, size })
-                };
-                let resources =
-                    place.key().1.iter().map(resource).collect::<Result<Vec<_>, Error>>()?;
-                let turn = BufferBinding {
-                    buffer: &turns.buffer,
-                    offset: 0,
-                    size: BufferSize::new(TURN_BYTES),
-                };
-                let resources =
-                    resources.into_iter().chain(kernel.steps.iter().map(|_| turn.clone()));
-                let entry = |(binding, resource)| BindGroupEntry {
-                    binding,
-                    resource: BindingResource::Buffer(resource),
-                };
-                let entries: Vec<BindGroupEntry<'_>> = (0..).zip(resources).map(entry).collect();
-                let bindings = gpu.device.create_bind_group(&BindGroupDescriptor {
-                    label: Some(&launch.step.name()),
-                    layout: &pipeline.get_bind_group_layout(0),
-                    entries: &entries,
-                });
-                place.insert(bindings).clone()
-            }
-        };
-        let turns = launch
-            .turns
-            .iter()
-            .take(kernel.steps.len())
-            .map(|&turn| turn as u32 * turns.stride)
-            .collect();
-        Ok::<_, Error>(Launch {
-            step: launch.number,
-            pipeline: pipeline.clone(),
-            bindings,
-            turns,
-            grid: kernel.grid,
-        })
-    };
-    let (mut prelude, mut launches) = (Vec::new(), Vec::new());
-    plan.prelude_launches(|launch| bind(launch).map(|launch| prelude.push(launch)))?;
-    plan.launches(|launch| bind(launch).map(|launch| launches.push(launch)))?;
-    Ok((prelude, launches))
-}
-
-impl Turns {
-    /// Makes a buffer with as many numbers as the longest loop has iterations.
-    fn new(gpu: &Gpu, plan: &Plan) -> Turns {
-        let longest = plan.all_loops().map(|around| around.length).max().unwrap_or(1);
-        let stride = gpu.device.limits().min_uniform_buffer_offset_alignment.max(TURN_BYTES as u32);
-        let mut numbers = vec![0; longest * stride as usize];
-        for (number, bytes) in numbers.chunks_exact_mut(stride as usize).enumerate() {
-            bytes[..4].copy_from_slice(&(number as u32).to_le_bytes());
-        }
-        let buffer = gpu.device.create_buffer(&BufferDescriptor {
-            label: None,
-            size: numbers.len() as u64,
-            usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        gpu.queue.write_buffer(&buffer, 0, &numbers);
-        Turns { buffer, stride }
-    }
 }
 
 /// Makes a mappable buffer for each buffer with outputs.

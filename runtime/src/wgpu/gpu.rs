@@ -38,6 +38,9 @@ pub struct Gpu {
     /// The number of submissions.
     #[cfg(test)]
     pub submissions: std::sync::atomic::AtomicUsize,
+    /// The number of waits for a submission.
+    #[cfg(test)]
+    pub waits: std::sync::atomic::AtomicUsize,
 }
 
 impl Gpu {
@@ -78,6 +81,8 @@ impl Gpu {
             lost: Arc::default(),
             #[cfg(test)]
             submissions: Default::default(),
+            #[cfg(test)]
+            waits: Default::default(),
         }
     }
 
@@ -111,6 +116,23 @@ impl Gpu {
             }
         }
         value
+    }
+
+    /// Does the same in calls that do not wait. In a browser the device reports its errors to the
+    /// app.
+    pub fn scoped_now<T>(
+        &self,
+        doing: &str,
+        f: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        #[cfg(not(target_family = "wasm"))]
+        return pollster::block_on(self.scoped(doing, f));
+        #[cfg(target_family = "wasm")]
+        {
+            let _ = doing;
+            self.check_lost()?;
+            f()
+        }
     }
 
     fn error(&self, doing: &str, error: wgpu::Error) -> Error {
@@ -156,6 +178,8 @@ impl Gpu {
     /// Waits for `submission`, so that the callbacks of mappings run. In a browser its event loop
     /// runs them later.
     pub fn wait(&self, submission: SubmissionIndex) -> Result<(), Error> {
+        #[cfg(test)]
+        self.waits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let poll = PollType::Wait { submission_index: Some(submission), timeout: None };
         // wgpu panics if the device is lost during the wait.
         let waited = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
@@ -176,11 +200,6 @@ impl Gpu {
     /// Starts to map a buffer for reading.
     pub fn map(&self, buffer: &Buffer) -> Mapping {
         quietly(&self.device, || Mapping::start(buffer))
-    }
-
-    /// Unmaps a buffer, or cancels its mapping.
-    pub fn unmap(&self, buffer: &Buffer) {
-        quietly(&self.device, || buffer.unmap());
     }
 
     /// Returns the content of a mapped buffer when `mapping` is complete.
@@ -213,13 +232,18 @@ impl Gpu {
         })
     }
 
-    /// Returns the content of a buffer after all previous submissions.
-    pub async fn download(&self, buffer: &Buffer) -> Result<BufferView, Error> {
+    /// Returns `size` bytes of a buffer from `offset` on, after all previous submissions.
+    pub async fn download(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        size: u64,
+    ) -> Result<BufferView, Error> {
         let copy = || {
-            let target = self.mappable(buffer.size());
+            let target = self.mappable(size);
             let mut encoder =
                 self.device.create_command_encoder(&CommandEncoderDescriptor::default());
-            encoder.copy_buffer_to_buffer(buffer, 0, &target, 0, target.size());
+            encoder.copy_buffer_to_buffer(buffer, offset, &target, 0, size);
             Ok((self.submit(encoder), target))
         };
         let (submission, target) = self.scoped("to read a weight", copy).await?;
@@ -305,6 +329,33 @@ fn is_destroyed(device: &Device) -> bool {
 #[cfg(target_family = "wasm")]
 fn is_destroyed(_: &Device) -> bool {
     false
+}
+
+/// A buffer that is mapped for reading, or is about to be, until this is dropped.
+pub struct Mapped {
+    gpu: Arc<Gpu>,
+    buffer: Buffer,
+    mapping: Option<Mapping>,
+}
+
+impl Mapped {
+    pub fn start(gpu: &Arc<Gpu>, buffer: &Buffer) -> Mapped {
+        let (gpu, buffer) = (gpu.clone(), buffer.clone());
+        let mapping = Some(gpu.map(&buffer));
+        Mapped { gpu, buffer, mapping }
+    }
+
+    /// Returns the content when the mapping is complete.
+    pub async fn read(&mut self) -> Result<BufferView, Error> {
+        let missing = || Error::internal("a result is read twice");
+        self.gpu.read(&self.buffer, self.mapping.take().ok_or_else(missing)?).await
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        quietly(&self.gpu.device, || self.buffer.unmap());
+    }
 }
 
 type MapResult = Result<(), wgpu::BufferAsyncError>;

@@ -15,22 +15,27 @@ mod backend;
 mod clock;
 mod confirm;
 mod executable;
+mod external;
 mod gpu;
 #[cfg(not(target_family = "wasm"))]
 mod kept;
+mod launches;
 #[expect(unsafe_code, reason = "foreign boundary: shaders without the driver's checks")]
 mod pipeline;
 #[expect(unsafe_code, reason = "foreign boundary: data for the driver's cache")]
 mod pipeline_cache;
+mod resource;
 #[cfg(test)]
 mod tests;
 #[cfg(not(target_family = "wasm"))]
 mod trace;
 mod watched;
 
-pub use adapter::{list, open};
+pub use adapter::{check_adapter, list, matrix_units, open};
 pub use backend::WgpuBackend;
 pub use confirm::confirm;
+pub use executable::GpuExecutable;
 pub use gpu::Gpu;
+pub use resource::Resource;
 #[cfg(test)]
 pub use {gpu::lock, kept::Kept};

@@ -1,5 +1,7 @@
 //! Tests with devices that an app destroys between the calls of a run.
 
+use std::sync::atomic::Ordering;
+
 use pollster::block_on;
 use tile_compiler::tensor::Tensor;
 
@@ -19,7 +21,7 @@ fn executable() -> Option<(wgpu::Device, GpuExecutable)> {
     let adapter =
         block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()?;
     let (raw, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).ok()?;
-    let device = Device::from_wgpu(raw.clone(), queue);
+    let device = Device::from_wgpu(adapter, raw.clone(), queue).ok()?;
     let model = Model::compile("function f(X[N]) -> (Y) { Y = X + 1; }").unwrap();
     let plan = model.on(&device).input("X", [64]).build().unwrap().plan()?.clone();
     let gpu = Gpu::of(&device)?;
@@ -53,7 +55,9 @@ fn a_device_may_be_lost_at_any_moment_of_a_run() {
         |raw, executable| {
             let submission = block_on(executable.submit(true, true)).unwrap();
             raw.destroy();
-            lost(block_on(executable.collect(submission)))
+            let mappings = executable.map();
+            let waited = executable.gpu.wait(submission);
+            lost(block_on(executable.collect(mappings, waited)))
         },
         |raw, executable| {
             raw.destroy();
@@ -77,4 +81,27 @@ fn a_device_may_be_lost_at_any_moment_of_a_run() {
         error => _ = lost(error),
     }
     lost(block_on(executable.run()));
+}
+
+/// Commands that an app submits itself are neither submitted nor waited for here.
+#[test]
+fn encode_neither_submits_nor_waits() {
+    let Some((raw, mut executable)) = executable() else {
+        return println!("note: there is no adapter");
+    };
+    let counts = |executable: &GpuExecutable| {
+        let Gpu { submissions, waits, .. } = &*executable.gpu;
+        [submissions, waits].map(|count| count.load(Ordering::Relaxed))
+    };
+    let before = counts(&executable);
+    let mut encoder = raw.create_command_encoder(&Default::default());
+    for _ in 0..10 {
+        executable.encode(&mut encoder).unwrap();
+    }
+    assert_eq!(counts(&executable), before);
+    let submission = executable.gpu.queue.submit([encoder.finish()]);
+    executable.gpu.wait(submission).unwrap();
+    assert_eq!(block_on(executable.read()).unwrap()[0].to_f64s(), [2.0; 64]);
+    // The read, and both waits.
+    assert_eq!(counts(&executable), [before[0] + 1, before[1] + 2]);
 }

@@ -31,7 +31,7 @@ impl GpuExecutable {
         self.gpu.wait(submission)?;
 
         let submit = || {
-            let target = self.gpu.mappable(BYTES * self.launches.len().max(1) as u64);
+            let target = self.gpu.mappable(BYTES * self.launches.run.len().max(1) as u64);
             Ok((self.submit_timed(&target), target))
         };
         let (submission, target) =
@@ -45,12 +45,12 @@ impl GpuExecutable {
             .map(|b| u64::from_le_bytes(b.try_into().unwrap_or_default()))
             .collect();
         let first = ticks.first().copied().unwrap_or_default();
-        let timed = |(launch, ticks): (&super::executable::Launch, &[u64])| TimedLaunch {
+        let timed = |(launch, ticks): (&super::launches::Launch, &[u64])| TimedLaunch {
             step: launch.step,
             start: ticks[0].saturating_sub(first) as f64 * tick,
             seconds: ticks[1].saturating_sub(ticks[0]) as f64 * tick,
         };
-        let launches = self.launches.iter().zip(ticks.chunks_exact(2)).map(timed).collect();
+        let launches = self.launches.run.iter().zip(ticks.chunks_exact(2)).map(timed).collect();
         Ok(Some(Trace { launches, handing_over }))
     }
 
@@ -64,7 +64,7 @@ impl GpuExecutable {
             usage: BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC,
             mapped_at_creation: false,
         });
-        for (number, launches) in self.launches.chunks(LAUNCHES_IN_A_SET).enumerate() {
+        for (number, launches) in self.launches.run.chunks(LAUNCHES_IN_A_SET).enumerate() {
             let count = 2 * launches.len() as u32;
             let queries = device.create_query_set(&QuerySetDescriptor {
                 label: None,
@@ -80,7 +80,7 @@ impl GpuExecutable {
                         end_of_pass_write_index: Some(at + 1),
                     }),
                 });
-                launch.record(&mut pass);
+                self.launches.launch(launch, &mut pass);
             }
             encoder.resolve_query_set(&queries, 0..count, &resolved, 0);
             let (at, size) =

@@ -8,12 +8,12 @@ use bytemuck::{Pod, Zeroable};
 pub struct Bool(pub u8);
 
 /// One cache line, the unit of allocation. It gives every buffer its alignment.
-#[derive(Clone, Copy, Pod, Zeroable)]
+#[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct CacheLine(pub [u8; 64]);
 
 /// A buffer whose element type changes with its use.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Register(Vec<CacheLine>);
 
 impl Register {

@@ -2,13 +2,15 @@
 //!
 //! `elements` views bytes as numbers, `operand` has the tensors of a nest, and `shared` a slice
 //! that several threads write, each its own part. [`scratch`] keeps buffers from one use to the
-//! next, and `caches` tells how much memory is near.
+//! next, `caches` tells how much memory is near, and `pages` asks for huge pages.
 
 mod caches;
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "prefetches"))]
 mod elements;
 #[expect(unsafe_code, reason = "an operand may be memory that an output overwrites")]
 mod operand;
+#[expect(unsafe_code, reason = "advice on the pages of memory")]
+mod pages;
 pub mod scratch;
 #[expect(unsafe_code, reason = "several threads write parts of one slice")]
 mod shared;
@@ -16,4 +18,5 @@ mod shared;
 pub use caches::CACHES;
 pub use elements::{Bool, CacheLine, Register, bytes, elements, elements_mut, prefetch};
 pub use operand::{Launch, Operand, Output};
+pub use pages::prefer_huge_pages;
 pub use shared::Shared;

@@ -11,6 +11,7 @@ const GROUP: usize = 8;
 
 /// The right operand of a product, packed for any number of runs. Its readers name the type of its
 /// elements.
+#[derive(PartialEq)]
 pub struct Packed {
     panels: Register,
     /// The elements of one batch.
