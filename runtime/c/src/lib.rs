@@ -6,6 +6,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod arguments;
+mod borrowed;
 mod dtype;
 mod model;
 mod session;

@@ -1,10 +1,12 @@
 //! Sessions: programs compiled for given sizes on one device.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
 
-use tile_runtime::{Device, Outputs, Session as RuntimeSession, Tensor, TensorType};
+use tile_runtime::{Device, Error, Session as RuntimeSession, Tensor, TensorType};
 
 use crate::arguments::{null, slice, store, string, tensor_type};
+use crate::borrowed::{Destination, Source};
 use crate::dtype::{tile_dtype, to_number};
 use crate::model::Model;
 use crate::status::{Failure, Status, status};
@@ -14,8 +16,16 @@ pub struct Session {
     session: RuntimeSession,
     inputs: Vec<Described>,
     outputs: Vec<Described>,
-    /// The results of the last run.
-    results: Option<Outputs>,
+    /// Whether outputs are in host memory.
+    is_host: bool,
+    /// The inputs in memory of the app, by name.
+    sources: BTreeMap<String, Source>,
+    /// The memory of the app for outputs, by name.
+    destinations: BTreeMap<String, Destination>,
+    /// Whether the last run has succeeded.
+    has_run: bool,
+    /// Copies of outputs of the last run that are in memory of a device.
+    copies: BTreeMap<String, Tensor>,
 }
 
 /// The name and type of an input or an output.
@@ -66,7 +76,16 @@ pub unsafe extern "C" fn tile_session_create(
         let session = model.build(&device)?;
         let (inputs, outputs) =
             (Described::all(session.inputs()), Described::all(session.outputs()));
-        let session = Box::new(Session { session, inputs, outputs, results: None });
+        let session = Box::new(Session {
+            session,
+            inputs,
+            outputs,
+            is_host: device.name() == "cpu",
+            sources: BTreeMap::new(),
+            destinations: BTreeMap::new(),
+            has_run: false,
+            copies: BTreeMap::new(),
+        });
         // SAFETY: the caller's contract.
         unsafe { store(out, Box::into_raw(session), "out") }
     })
@@ -239,11 +258,92 @@ pub unsafe extern "C" fn tile_session_set_input(
         let bytes = bytes.ok_or_else(|| Failure::Usage(format!("{ty} is too large")))?;
         // SAFETY: the caller's contract.
         let data = unsafe { slice(data.cast::<u8>(), bytes, "data") }?;
-        let tensor = Tensor::from_bytes(ty, data.to_vec());
-        let tensor = tensor.ok_or_else(|| Failure::Usage("`data` has another size".to_owned()))?;
-        session.session.set(name, &tensor)?;
+        // SAFETY: the slice is valid for this call, in which alone the source is used.
+        session.session.set(name, &unsafe { Source::new(ty, data) })?;
+        session.sources.remove(name);
         Ok(())
     })
+}
+
+/// Lets all later runs read an input from memory of the app, without a copy on the cpu device if
+/// `data` is aligned to its elements. The input is read in tile_session_run alone. Until it is set
+/// or borrowed again, or the session is freed, `data` must stay valid; its elements may change
+/// between runs.
+///
+/// # Safety
+/// `handle` is a session, `name` a string, `shape` points to `rank` sizes, and `data` to the
+/// elements, which stay valid as said above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_borrow_input(
+    handle: *mut Session,
+    name: *const c_char,
+    dtype: tile_dtype,
+    shape: *const usize,
+    rank: usize,
+    data: *const c_void,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let (session, name) = unsafe { (session(handle)?, string(name, "name")?) };
+        // SAFETY: the caller's contract.
+        let ty = unsafe { tensor_type(dtype, shape, rank) }?;
+        let bytes = ty.checked_bytes();
+        let bytes = bytes.ok_or_else(|| Failure::Usage(format!("{ty} is too large")))?;
+        let known = session.session.inputs().find(|(input, _)| *input == name);
+        let (name, expected) =
+            known.map(|(name, ty)| (name.to_owned(), ty.clone())).ok_or_else(|| {
+                let inputs = session.session.inputs().map(|(name, _)| name.to_owned()).collect();
+                let (name, weights) = (name.to_owned(), Vec::new());
+                Failure::Runtime(Error::UnknownInput { name, inputs, weights })
+            })?;
+        if ty != expected {
+            return Err(Failure::Runtime(Error::WrongInput { name, expected, given: ty }));
+        }
+        // SAFETY: the caller's contract.
+        let data = unsafe { slice(data.cast::<u8>(), bytes, "data") }?;
+        // SAFETY: the caller keeps the memory valid until the source is removed.
+        session.sources.insert(name, unsafe { Source::new(ty, data) });
+        Ok(())
+    })
+}
+
+/// Lets all later runs write an output to memory of the app, without a copy on the cpu device if
+/// `data` is aligned to its elements. `bytes` is the size of the memory, which must be that of the
+/// output. The memory must stay valid until another call of this function for the output, or until
+/// the session is freed. A null pointer ends it.
+///
+/// # Safety
+/// `handle` is a session, `name` a string, and `data` is null or points to `bytes` bytes, which
+/// nobody else uses during a run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_set_output(
+    handle: *mut Session,
+    name: *const c_char,
+    data: *mut c_void,
+    bytes: usize,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let (session, name) = unsafe { (session(handle)?, string(name, "name")?) };
+        if data.is_null() {
+            session.destinations.remove(name);
+            return Ok(());
+        }
+        let known = session.session.outputs().find(|(output, _)| *output == name);
+        let ty = known.map(|(_, ty)| ty.clone()).ok_or_else(|| unknown_output(session, name))?;
+        if ty.checked_bytes() != Some(bytes) {
+            let what = format!("`bytes` is {bytes}, and output `{name}` is {ty}");
+            return Err(Failure::Usage(what));
+        }
+        // SAFETY: the caller keeps the memory valid until the destination is removed.
+        session.destinations.insert(name.to_owned(), unsafe { Destination::new(ty, data.cast()) });
+        Ok(())
+    })
+}
+
+fn unknown_output(session: &Session, name: &str) -> Failure {
+    let outputs = session.session.outputs().map(|(name, _)| name.to_owned()).collect();
+    Failure::Runtime(Error::UnknownOutput { name: name.to_owned(), outputs })
 }
 
 /// Runs the program, and waits for the results. Every input must have been set.
@@ -255,14 +355,18 @@ pub unsafe extern "C" fn tile_session_run(handle: *mut Session) -> Status {
     status(|| {
         // SAFETY: the caller's contract.
         let session = unsafe { session(handle) }?;
-        session.results = None;
-        session.results = Some(session.session.run::<&str, Tensor>([])?);
+        session.has_run = false;
+        session.copies.clear();
+        let outputs = session.destinations.iter_mut();
+        session.session.run_into(&session.sources, outputs)?;
+        session.has_run = true;
         Ok(())
     })
 }
 
-/// Returns an output of the last run. The shape and the data are valid until the next run of the
-/// session, or until it is freed. A null pointer for any result is allowed.
+/// Returns an output of the last run. The shape and the data are valid until the next call that
+/// changes the session: a run, or the setting of an input or weight. A null pointer for any result
+/// is allowed.
 ///
 /// # Safety
 /// `handle` is a session, `name` a string, and the other pointers are null or valid for a write.
@@ -278,24 +382,42 @@ pub unsafe extern "C" fn tile_session_output(
     status(|| {
         // SAFETY: the caller's contract.
         let (session, name) = unsafe { (session(handle)?, string(name, "name")?) };
-        let results = session.results.as_ref().ok_or_else(|| {
-            Failure::Usage("there are no outputs before the first run that succeeds".to_owned())
-        })?;
-        let tensor = results.get(name).ok_or_else(|| {
-            Failure::Runtime(tile_runtime::Error::UnknownOutput {
-                name: name.to_owned(),
-                outputs: results.names().map(str::to_owned).collect(),
-            })
-        })?;
+        if !session.has_run {
+            let what = "there are no outputs before the first run that succeeds";
+            return Err(Failure::Usage(what.to_owned()));
+        }
+        let (ty, bytes) = session.output(name)?;
         // SAFETY: the caller's contract.
         unsafe {
-            store_if(dtype, to_number(tensor.dtype()));
-            store_if(shape, tensor.shape().as_ptr());
-            store_if(rank, tensor.shape().len());
-            store_if(data, tensor.bytes().as_ptr().cast());
+            store_if(dtype, to_number(ty.dtype));
+            store_if(shape, ty.shape.as_ptr());
+            store_if(rank, ty.shape.len());
+            store_if(data, bytes.as_ptr().cast());
         }
         Ok(())
     })
+}
+
+impl Session {
+    /// Returns an output of the last run, which is valid until the session changes.
+    fn output(&mut self, name: &str) -> Result<(&TensorType, &[u8]), Failure> {
+        if let Some(destination) = self.destinations.get(name) {
+            return Ok((destination.ty(), destination.bytes()));
+        }
+        if self.is_host {
+            let view = self.session.view(name)?;
+            return Ok((view.ty(), view.bytes()));
+        }
+        if !self.copies.contains_key(name) {
+            let copy = self.session.view(name)?.to_tensor().ok_or_else(|| Error::OutOfMemory {
+                device: "the host".to_owned(),
+                what: format!("output `{name}`"),
+            })?;
+            self.copies.insert(name.to_owned(), copy);
+        }
+        let copy = self.copies.get(name).ok_or_else(|| null(name))?;
+        Ok((copy.ty(), copy.bytes()))
+    }
 }
 
 /// Frees a session. A null pointer is allowed.

@@ -88,6 +88,6 @@ fn cpp_compiles_from_text() {
     let output = run(&program, &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
-    assert!(said.starts_with("3 5 7 9 \n[E"), "{said}");
+    assert!(said.starts_with("3 5 7 9 \n21 5\n41 5\n[E"), "{said}");
     assert!(said.contains("`Z`"), "{said}");
 }
