@@ -19,12 +19,12 @@ const PROGRAMS: [&str; 8] = [
     "model Sequences(X[N, 6, 3]) -> (Y) { Y = X |> LSTM(4) |> Dense(2); }",
     "model Attention(X[N, 5, 8]) -> (Y) { Y = X |> TransformerEncoderLayer(2, 16); }",
     "function rows(X[N, 7]) -> (S, M, K) {
-        S = softmax(X); M[n: N] = >(X[n, k]); K = argmax(X, -1);
+        S = softmax(X); M[n: N] = >(X[n, k]); K[n: N] = argmax(X[n, k]);
     }",
-    "function running(X[N, 4]) -> (Y, X2) { Y = cumulative_sum(X, 0); X2 = X; }",
-    "function gathered(X[N, 4]) -> (Y) { I = argmax(X, -1); Y = gather(X, 0 * I); }",
+    "function running(X[N, 4]) -> (Y, X2) { Y[n, c: N, 4] = +(X[k, c]), n - k < N; X2 = X; }",
+    "function gathered(X[N, 4]) -> (Y) { I[n: N] = argmax(X[n, c]); Y = gather(X, 0 * I); }",
     "function narrow(X[N, 4]) -> (Y) { Y = as_float(as_int(100 * X, 8) * as_int(X, 8), 16); }",
-    "function noise(X[N, 4]) -> (Y) { Y = X + dropout(X, 0.5); }",
+    "model Noise(X[N, 4]) -> (Y) { U = random_uniform()([N, 4]); Y = X + U; }",
 ];
 
 fn model(source: &str) -> Option<Model> {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
 
-use safetensors::tensor::TensorView;
 use tile_compiler::bindings::SEED;
 use tile_compiler::dense::Id;
 use tile_compiler::emit::Target;
@@ -14,7 +13,7 @@ use tile_compiler::plan::{Content, Plan, Port};
 use tile_compiler::profile::{Processor, Profile};
 use tile_compiler::tensor::{Tensor, TensorType};
 
-use super::container::checksum;
+use super::container::write;
 use super::{Index, PackDevice, PackedLayer, PackedPlan, VERSION};
 use crate::backend::plan;
 use crate::builder::{Request, SessionBuilder};
@@ -22,7 +21,6 @@ use crate::error::Error;
 use crate::files::write_whole;
 use crate::listing::{PlanFor, listing};
 use crate::program::sizes_by_name;
-use crate::safetensors_types::stored;
 use crate::session::Session;
 
 /// A target of a pack.
@@ -244,24 +242,15 @@ impl PackBuilder {
         }
         let all: BTreeMap<&str, &Tensor> =
             self.parts.iter().chain(&self.weights).map(|(name, part)| (&**name, part)).collect();
-        let internal = |error: &dyn std::fmt::Display| Error::internal(error.to_string());
-        let index = serde_json::to_string(&self.index).map_err(|error| internal(&error))?;
-        let sum = checksum(&index, all.iter().map(|(name, part)| (*name, part.ty(), part.bytes())));
+        let internal = |error: serde_json::Error| Error::internal(error.to_string());
+        let index = serde_json::to_string(&self.index).map_err(internal)?;
         let metadata = [
             ("format", "tilepack"),
             ("version", VERSION),
             ("made_by", concat!("tile-runtime ", env!("CARGO_PKG_VERSION"))),
             ("index", &index),
-            ("checksum", &sum),
         ];
-        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let views = all.into_iter().map(|(name, part)| {
-            TensorView::new(stored(part.dtype()), part.shape().to_vec(), part.bytes())
-                .map(|view| (name, view))
-        });
-        let views = views.collect::<Result<Vec<_>, _>>().map_err(|error| internal(&error))?;
-        safetensors::serialize(views, Some(HashMap::from(metadata)))
-            .map_err(|error| internal(&error))
+        write(&metadata, &all).map_err(internal)
     }
 
     /// Writes the pack to a file, which appears whole or not at all. Returns its size in bytes.

@@ -12,6 +12,13 @@ use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::VERSION;
 use crate::safetensors_types::dtype;
+#[cfg(feature = "build")]
+use {
+    crate::safetensors_types::stored,
+    serde_json::{Map, json},
+    std::cmp::Reverse,
+    std::collections::BTreeMap,
+};
 
 /// A file in memory, whose checksum is right.
 pub struct Container {
@@ -26,18 +33,56 @@ impl std::fmt::Debug for Container {
     }
 }
 
-/// Returns the checksum of an index and of tensors, which are sorted by name.
-pub fn checksum<'a>(
-    index: &str,
-    tensors: impl Iterator<Item = (&'a str, &'a TensorType, &'a [u8])>,
-) -> String {
+/// The checksum of a file in which it is not known yet.
+const UNKNOWN: &str = "00000000";
+
+/// Returns the place of the checksum's digits in a file, and the checksum of the file with
+/// [`UNKNOWN`] there. The place is found in the text of the header, so that every byte counts.
+fn checksum(bytes: &[u8], header: usize) -> Option<(Range<usize>, String)> {
+    const KEY: &[u8] = b"\"checksum\":\"";
+    let header = bytes.get(8..8 + header)?;
+    let start = 8 + header.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
+    let digits = start..start + UNKNOWN.len();
     let mut hasher = Hasher::new();
-    hasher.update(index.as_bytes());
-    for (name, ty, bytes) in tensors {
-        hasher.update(format!("\0{name}\0{ty}\0").as_bytes());
-        hasher.update(bytes);
+    hasher.update(&bytes[..start]);
+    hasher.update(UNKNOWN.as_bytes());
+    hasher.update(bytes.get(digits.end..)?);
+    Some((digits, format!("{:08x}", hasher.finalize())))
+}
+
+/// Returns the bytes of a file with these metadata, to which the checksum is added. The widest
+/// elements come first, so that all are aligned.
+///
+/// # Errors
+/// Fails if the header cannot be written as JSON.
+#[cfg(feature = "build")]
+pub fn write(
+    metadata: &[(&str, &str)],
+    tensors: &BTreeMap<&str, &Tensor>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let texts = metadata.iter().chain(&[("checksum", UNKNOWN)]);
+    let texts: BTreeMap<&str, &str> = texts.copied().collect();
+    let mut header = Map::from_iter([("__metadata__".to_owned(), json!(texts))]);
+    let mut sorted: Vec<(&&str, &&Tensor)> = tensors.iter().collect();
+    sorted.sort_by_key(|(_, tensor)| Reverse(tensor.dtype().size()));
+    let mut end = 0;
+    for (name, tensor) in &sorted {
+        let start = end;
+        end += tensor.bytes().len();
+        let (dtype, shape) = (stored(tensor.dtype()), tensor.shape());
+        let info = json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
+        header.insert((**name).to_owned(), info);
     }
-    format!("{:08x}", hasher.finalize())
+    let mut header = serde_json::to_vec(&header)?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut bytes = Vec::with_capacity(8 + header.len() + end);
+    bytes.extend((header.len() as u64).to_le_bytes());
+    bytes.extend(&header);
+    sorted.iter().for_each(|(_, tensor)| bytes.extend(tensor.bytes()));
+    if let Some((digits, sum)) = checksum(&bytes, header.len()) {
+        bytes[digits].copy_from_slice(sum.as_bytes());
+    }
+    Ok(bytes)
 }
 
 impl Container {
@@ -66,10 +111,8 @@ impl Container {
         }
         let tensors = tensors(&metadata, 8 + header).map_err(|what| not_valid(&what))?;
         let index = text("index").ok_or_else(|| not_valid(&"it has no index"))?.to_owned();
-        let mut sorted: Vec<_> = tensors.iter().collect();
-        sorted.sort_by_key(|(name, _)| *name);
-        let parts = sorted.iter().map(|(name, (ty, range))| (&***name, ty, &bytes[range.clone()]));
-        if text("checksum") != Some(checksum(&index, parts).as_str()) {
+        let sum = checksum(&bytes, header);
+        if sum.is_none_or(|(digits, sum)| bytes[digits] != *sum.as_bytes()) {
             return Err("the pack is damaged: its checksum differs from its contents".into());
         }
         Ok(Container { bytes, tensors, index })

@@ -18,7 +18,7 @@
 //! | `version` | [`VERSION`]: a reader refuses any other |
 //! | `made_by` | the name and version of the software that made the pack |
 //! | `index` | the [`Index`] as JSON |
-//! | `checksum` | the CRC-32 of the index, and of each tensor's name, type, shape and bytes |
+//! | `checksum` | the CRC-32 of the whole file with eight zeros in its own place, as eight digits |
 //!
 //! A plan for processors has loop nests. They become native programs when a session is built, for
 //! the vector unit and the caches of the machine at hand, so that a pack made on one machine is fast
