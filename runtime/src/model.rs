@@ -126,6 +126,12 @@ pub(crate) trait Foreign: fmt::Debug + Any + Send + Sync {
     #[cfg(feature = "compile")]
     fn network(&self, request: &Request) -> Result<Network, Error>;
 
+    /// Returns the network, like [`Foreign::network`], if it holds for all values of the inputs.
+    #[cfg(feature = "build")]
+    fn network_of_shapes(&self, request: &Request) -> Result<Network, Error> {
+        self.network(request)
+    }
+
     /// Builds a session with the weights of the file.
     fn build(self: Arc<Self>, builder: &SessionBuilder) -> Result<Session, Error>;
 }

@@ -131,6 +131,16 @@ impl Foreign for OnnxFile {
         Ok(OnnxFile::import(self, &request.given()?, None)?.network)
     }
 
+    #[cfg(feature = "build")]
+    fn network_of_shapes(&self, request: &Request) -> Result<Network, Error> {
+        let imported = OnnxFile::import(self, &request.given()?, None)?;
+        if imported.by_values {
+            let what = "its shapes depend on values, and a pack is for given shapes";
+            return Err(Error::Onnx { what: vec![what.into()] });
+        }
+        Ok(imported.network)
+    }
+
     fn build(self: Arc<Self>, builder: &SessionBuilder) -> Result<Session, Error> {
         let Request { factors, .. } = builder.request;
         let given = builder.request.given()?;

@@ -100,7 +100,10 @@ impl PackBuilder {
     /// another program than those before, or if its weights have other types.
     pub fn add<On: PlanFor>(&mut self, builder: &SessionBuilder<On>) -> Result<(), Error> {
         let request = &builder.request;
-        let network = request.network()?;
+        let network = match &request.model.foreign {
+            Some(foreign) => foreign.network_of_shapes(request)?,
+            None => request.network()?,
+        };
         self.describe(request, &network)?;
         let exact = builder.on.profile()?.0.processor.exact;
         let processor = Processor { exact, ..Processor::USUAL };
