@@ -8,7 +8,7 @@ use crate::cpu::threads::pool;
 use crate::cpu::vector::number::Number;
 use crate::cpu::vector::strip::{self, ChunkPointer};
 use std::ops::Range;
-use tile_compiler::native::{CHUNK, Lines, NativeProgram, Position, Space};
+use tile_compiler::native::{CHUNK, Fused, Lines, NativeProgram, Position, Space};
 use tile_compiler::scalar::Value;
 
 /// The most operations counted for one element. However long the program is, a piece has at least
@@ -222,6 +222,19 @@ impl<'a> Job<'a> {
         let fits = range.start <= range.end && range.end <= bytes.len();
         let start = bytes.start().wrapping_add(range.start).cast::<T>();
         (fits && start.is_aligned()).then_some(start)
+    }
+
+    /// Returns the fused epilogue and a pointer to the output's element of place 0, for an
+    /// implementation that applies the epilogue itself. The elements are contiguous, and nobody
+    /// else uses them if each place is computed by one thread only. `None` if the output overwrites
+    /// an operand: a place that is computed twice would read it changed.
+    pub fn fused(&self) -> Option<(&'a Fused, *mut f32)> {
+        let fused = self.epilogue.fused.as_ref()?;
+        let is_plain = self.program.outputs[0].over.is_none();
+        let (bytes, range) = self.part(0, 0..self.program.places(), size_of::<f32>())?;
+        let start = bytes.start().wrapping_add(range.start).cast::<f32>();
+        let fits = range.start <= range.end && range.end <= bytes.len();
+        (is_plain && fits && start.is_aligned()).then_some((fused, start))
     }
 
     /// Runs a nest without aggregation at some places.

@@ -464,15 +464,18 @@ impl<'t> Machine<'t> {
         self.registers[step.register] = register;
     }
 
+    /// Returns the elements of a register of the fused epilogue.
+    pub fn kept(&self, register: usize) -> &[f32] {
+        self.registers[register].elements()
+    }
+
     /// Runs the fused epilogue on `given`, the accumulated values of at most [`CHUNK`] places from
     /// `place` on.
     pub fn run_fused(&self, fused: &Fused, place: usize, given: &[f32], out: &mut [f32]) {
         let n = given.len();
         let terms = fused.terms.map(|term| {
             term.map(|term| match term {
-                Term::Kept { register, period } => {
-                    &self.registers[register].elements()[place % period..][..n]
-                }
+                Term::Kept { register, period } => &self.kept(register)[place % period..][..n],
                 Term::AtPlace(operand) => &self.operands[operand].after(place)[..n],
             })
         });

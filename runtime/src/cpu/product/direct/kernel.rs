@@ -31,8 +31,27 @@ pub struct Addresses<'a> {
     pub out_step: usize,
 }
 
+/// An epilogue in a kernel: `min(max(((sum + a) · s + t) + u, low), high)`, as in
+/// [`tile_compiler::native::Fused`].
+#[derive(Clone, Copy)]
+pub struct Finish {
+    /// a, s, t and u.
+    pub terms: [Option<Term>; 4],
+    pub low: f32,
+    pub high: f32,
+}
+
+/// An operand of an epilogue: its element at the first place of a tile, and the elements between
+/// rows.
+#[derive(Clone, Copy)]
+pub struct Term {
+    pub start: *const f32,
+    pub step: usize,
+}
+
 /// A kernel for one tile of rows × vectors. `first` overwrites the tile with the aggregate of the
-/// taps; otherwise that is combined with the tile.
+/// taps; otherwise that is combined with the tile. If there is an epilogue, it is applied to the
+/// result.
 ///
 /// # Safety
 /// For a kernel of T rows and N columns:
@@ -43,8 +62,9 @@ pub struct Addresses<'a> {
 /// - w: at each tap, N elements must be readable (one for [`Form::ByNumber`], none for forms with
 ///   one operand).
 /// - out: T rows of N elements must be writable, and also readable unless `first`.
+/// - terms: T rows of N elements must be readable, and not overlap those of `out`.
 /// - Instructions: the kernel must be one of [`kernels`].
-pub type Kernel = unsafe fn(taps: &[Tap], place: Addresses, first: bool);
+pub type Kernel = unsafe fn(taps: &[Tap], place: Addresses, first: bool, finish: Option<&Finish>);
 
 /// The kernels of one instruction set, which the processor has.
 #[derive(Clone, Copy)]
@@ -99,6 +119,7 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
     taps: &[Tap],
     place: Addresses,
     first: bool,
+    finish: Option<&Finish>,
 ) {
     let Addresses { x, x_step, groups, span, w, out, out_step } = place;
     // SAFETY: the caller guarantees that the elements at all taps are readable, and that the tile
@@ -143,13 +164,59 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
                 }
             }
         }
+        if !first {
+            for (t, sums) in sums.iter_mut().enumerate() {
+                for (u, sum) in sums.iter_mut().enumerate() {
+                    *sum = combine(V::load(proof, out.add(t * out_step + u * V::LANES)), *sum);
+                }
+            }
+        }
+        if let Some(finish) = finish {
+            sums = finished(proof, sums, finish);
+        }
         for (t, sums) in sums.iter().enumerate() {
             for (u, sum) in sums.iter().enumerate() {
-                let at = out.add(t * out_step + u * V::LANES);
-                if first { *sum } else { combine(V::load(proof, at), *sum) }.store(at);
+                sum.store(out.add(t * out_step + u * V::LANES));
             }
         }
     }
+}
+
+/// Applies an epilogue to the sums of a tile.
+///
+/// # Safety
+/// The contract of [`Kernel`] for the terms.
+#[inline(always)]
+unsafe fn finished<V: Lanes, const T: usize, const U: usize>(
+    proof: V::Proof,
+    mut sums: [[V; U]; T],
+    &Finish { terms: [a, s, t, u], low, high }: &Finish,
+) -> [[V; U]; T] {
+    // A loop over the terms would keep the sums in memory.
+    macro_rules! apply {
+        ($term:expr, $op:ident) => {
+            if let Some(Term { start, step }) = $term {
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    for (u, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: the caller guarantees that the term has elements for the tile.
+                        let term = unsafe { V::load(proof, start.add(t * step + u * V::LANES)) };
+                        *sum = sum.$op(term);
+                    }
+                }
+            }
+        };
+    }
+    apply!(a, add);
+    apply!(s, mul);
+    apply!(t, add);
+    apply!(u, add);
+    let (low, high) = (V::splat(proof, low), V::splat(proof, high));
+    for sums in &mut sums {
+        for sum in sums {
+            *sum = sum.max(low).min(high);
+        }
+    }
+    sums
 }
 
 /// Lists the kernels `$run` over vector `$v`, with `$sums` sums in registers.
@@ -198,9 +265,10 @@ macro_rules! compiled {
                 taps: &[Tap],
                 place: Addresses,
                 first: bool,
+                finish: Option<&Finish>,
             ) {
                 // SAFETY: the contract is the same.
-                unsafe { body::<V, FORM, T, U>($here, taps, place, first) }
+                unsafe { body::<V, FORM, T, U>($here, taps, place, first, finish) }
             }
         }
     };

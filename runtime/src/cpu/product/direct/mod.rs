@@ -2,36 +2,49 @@
 //! axis, or along the last two as one: depthwise convolution, convolution with few filters in a
 //! group, pooling, sums over rows.
 //!
-//! The points of the reduction are *taps*, offsets from a place's own address. Places are computed
-//! in tiles of some rows (of the axis before) × some vectors, in registers, over all taps.
-//! Guards divide the rows, and each row, into pieces in which the same taps count, so that the
-//! inner loops have no tests. The epilogue runs on a chunk of places while it is in L1.
+//! The points of the reduction are *taps*, offsets from a place's own address. A *plane* has lines
+//! of rows of columns, the last three free axes. Places are computed in tiles of some rows (or
+//! lines) × some vectors of columns, in registers, over all taps. A thread computes a *block* of a
+//! plane at a time, for a few vectors of columns in all of its lines: elements of x that several
+//! lines read are still in L1 then. Guards divide a block into pieces in which the same taps count
+//! (see [`division`]), so that the inner loops have no tests. An epilogue of the fused form is
+//! applied to tiles in registers. Any other runs on the block while it is in the nearest caches.
 
+mod division;
+mod epilogue;
 mod kernel;
 mod tile;
 
 use crate::cpu::loops::job::{Job, parallel};
+use crate::cpu::loops::machine::Machine;
+use crate::cpu::threads::idle::Idle;
+use crate::cpu::threads::pool;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::Bool;
+use division::{Block, Divisions};
+use epilogue::Epilogue;
 use kernel::Tap;
-use tile::Tile;
+use tile::{Target, Tile};
 use tile_compiler::affine::Affine;
-use tile_compiler::dtype::DType;
 use tile_compiler::native::{self, ACCUMULATOR, CHUNK, Form, NativeProgram, Space, WRITTEN};
 
-/// The most places computed before the epilogue finishes them. They stay in L1.
-const SUMS: usize = 4 * CHUNK;
+/// The most places of one line that are computed before the epilogue finishes them.
+const LINE_SUMS: usize = 4 * CHUNK;
+/// The most places of several lines.
+const SUMS: usize = 16 * CHUNK;
+/// The most places of a block whose epilogue is applied to tiles.
+const FUSED_SUMS: usize = 64 * CHUNK;
 /// The shortest piece of a row that is worth finishing by itself.
 const LEAST_PIECE: usize = 256;
+
 /// A nest of this kind, ready to run.
 pub struct Direct {
     form: Form,
-    /// The initial value of aggregates.
-    identity: f32,
-    /// The extents of the free axes before those of rows and columns.
+    /// The extents of the free axes before those of lines, rows and columns.
     outer: Vec<usize>,
-    /// The numbers of rows and columns, and of the columns of a group: 1 unless the form is
-    /// [`Form::OfGroups`].
+    /// The numbers of lines, rows and columns, and of the columns of a group: 1 unless the form is
+    /// [`Form::OfGroups`]. The second factor is the same in all lines and rows.
+    lines: usize,
     rows: usize,
     length: usize,
     group: usize,
@@ -41,20 +54,37 @@ pub struct Direct {
     w: Option<PlaneOffset>,
     taps: Vec<Tap>,
     conditions: Vec<Condition>,
+    /// The divisions of blocks that earlier runs have made.
+    divisions: Idle<Divisions>,
 }
 
-/// An affine expression over the loops around the nest, the axes before rows and columns, the rows,
-/// and the columns, or for x their groups.
+/// An affine expression over the loops around the nest, the axes before those of a plane, the
+/// lines, the rows, and the columns, or for x their groups.
 struct PlaneOffset {
     operand: usize,
     loops: Vec<i64>,
     outer: Vec<i64>,
     constant: i64,
+    line: i64,
     row: i64,
     along: i64,
 }
 
 impl PlaneOffset {
+    /// Splits an expression into its parts.
+    fn new(program: &NativeProgram, affine: &Affine, operand: usize, plane: &Plane) -> Self {
+        let of_axis = |axis: Option<usize>| axis.map_or(0, |axis| affine.coefficient(axis));
+        Self {
+            operand,
+            loops: program.loops().map(|variable| affine.coefficient(variable)).collect(),
+            outer: (0..plane.outer).map(|axis| affine.coefficient(axis)).collect(),
+            constant: affine.offset(),
+            line: of_axis(plane.lines),
+            row: of_axis(plane.rows),
+            along: affine.coefficient(plane.along),
+        }
+    }
+
     /// Returns the value at the first place of a plane, which is a point of the outer axes, at
     /// these steps of the loops.
     fn start(&self, plane: &[usize], steps: &[usize]) -> i64 {
@@ -63,30 +93,21 @@ impl PlaneOffset {
     }
 }
 
+/// The axes of a plane: the number of those before, and those of its lines, rows, and columns or
+/// groups of columns.
+struct Plane {
+    outer: usize,
+    lines: Option<usize>,
+    rows: Option<usize>,
+    along: usize,
+}
+
 /// A guard of taps: an expression that must be at least 0 for a tap to count.
 struct Condition {
-    line: PlaneOffset,
+    offset: PlaneOffset,
     /// The term of each tap, and the least of them.
     taps: Vec<i64>,
     least: i64,
-}
-
-/// Splits an expression into its parts. `outer` is the number of outer axes, `rows` the axis of
-/// rows, and `along` that of columns or groups.
-fn line(
-    program: &NativeProgram,
-    affine: &Affine,
-    operand: usize,
-    (outer, rows, along): (usize, Option<usize>, usize),
-) -> PlaneOffset {
-    PlaneOffset {
-        operand,
-        loops: program.loops().map(|variable| affine.coefficient(variable)).collect(),
-        outer: (0..outer).map(|axis| affine.coefficient(axis)).collect(),
-        constant: affine.offset(),
-        row: rows.map_or(0, |axis| affine.coefficient(axis)),
-        along: affine.coefficient(along),
-    }
 }
 
 /// Returns the terms that the taps add to an expression.
@@ -108,14 +129,16 @@ impl Direct {
         let native::Direct { form, rows, taps, x, w, conditions } = direct;
         let end = program.epilogue.space.axes().end;
         let (columns, last) = (end - form.column_axes(), end - 1);
-        let outer = rows.unwrap_or(columns);
-        let line = |affine: &Affine, operand: usize, along: usize| {
-            line(program, affine, operand, (outer, *rows, along))
+        let is_of_x = |axis: &usize| w.as_ref().is_none_or(|w| w.offset.coefficient(*axis) == 0);
+        let lines = rows.and_then(|rows| rows.checked_sub(1)).filter(is_of_x);
+        let outer = lines.or(*rows).unwrap_or(columns);
+        let offset = |affine: &Affine, operand: usize, along: usize| {
+            PlaneOffset::new(program, affine, operand, &Plane { outer, lines, rows: *rows, along })
         };
         let condition = |condition: &Affine| {
             let taps = tap_terms(taps, condition);
             Condition {
-                line: line(condition, 0, last),
+                offset: offset(condition, 0, last),
                 least: taps.iter().copied().min().unwrap_or(0),
                 taps,
             }
@@ -126,73 +149,119 @@ impl Direct {
             [*to_x as isize, to_w.as_ref().map_or(0, |to_w| to_w[i]) as isize]
         };
         let outer = program.extents[..outer].to_vec();
+        let extent = |axis: Option<usize>| axis.map_or(1, |axis| program.extents[axis]);
         Self {
             form: *form,
-            identity: form.aggregation().identity(DType::F32).to_f64() as f32,
             planes: outer.iter().product(),
             outer,
-            rows: rows.map_or(1, |axis| program.extents[axis]),
+            lines: extent(lines),
+            rows: extent(*rows),
             length: program.extents[columns..end].iter().product(),
             group: if columns == last { 1 } else { program.extents[last] },
-            x: line(&x.offset, x.operand, columns),
-            w: w.as_ref().map(|w| line(&w.offset, w.operand, last)),
+            x: offset(&x.offset, x.operand, columns),
+            w: w.as_ref().map(|w| offset(&w.offset, w.operand, last)),
             taps: to_x.iter().enumerate().map(tap).collect(),
             conditions: conditions.iter().map(condition).collect(),
+            divisions: Idle::new(),
         }
     }
 
     /// Computes all places.
     pub fn run(&self, job: &Job) {
-        let (rows, piece) = self.unit();
-        let bands = self.rows.div_ceil(rows);
-        let pieces = self.length.div_ceil(piece);
-        let work = (self.taps.len() / 2 + 1 + job.epilogue.operations) * rows * piece;
-        let worker = || (job.finisher(), Tile::new(self, job), vec![0.0; rows * piece]);
-        parallel(0..self.planes * bands * pieces, work, worker, |(finisher, tile, sums), units| {
+        let is_fused = Epilogue::suits(job, self.length);
+        let [lines, rows, columns] = self.unit(is_fused);
+        let counts =
+            [self.lines.div_ceil(lines), self.rows.div_ceil(rows), self.length.div_ceil(columns)];
+        let places = lines * rows * columns;
+        let work = (self.taps.len() / 2 + 1 + job.epilogue.operations) * places;
+        let room = if is_fused { 0 } else { places };
+        let worker = || (job.finisher(), Tile::new(self, job, room), vec![0.0; room]);
+        let units = self.planes * counts.iter().product::<usize>();
+        parallel(0..units, work, worker, |(finisher, tile, sums), units| {
             for unit in units {
-                let (plane, band, number) =
-                    (unit / pieces / bands, unit / pieces % bands, unit % pieces);
-                let band = band * rows..self.rows.min((band + 1) * rows);
-                let columns = number * piece..self.length.min((number + 1) * piece);
-                let place = (plane * self.rows + band.start) * self.length + columns.start;
-                let width = columns.len();
-                let sums = &mut sums[..band.len() * width];
+                let part = |number: usize, size: usize, all: usize| {
+                    number * size..all.min((number + 1) * size)
+                };
+                let (of_lines, column) = (unit / counts[2], unit % counts[2]);
+                let (of_planes, row) = (of_lines / counts[1], of_lines % counts[1]);
+                let (plane, line) = (of_planes / counts[0], of_planes % counts[0]);
+                let block = Block {
+                    lines: part(line, lines, self.lines),
+                    rows: part(row, rows, self.rows),
+                    columns: part(column, columns, self.length),
+                };
                 tile.locate(plane);
-                let all = tile.compute(band, columns, sums);
-                // Whole rows are consecutive. Pieces of rows are finished one by one.
-                let run = if width == self.length { sums.len() } else { width };
-                for (number, sums) in sums.chunks(run).enumerate() {
-                    let place = place + number * self.length;
-                    if all {
-                        // SAFETY: each unit is one band of one piece of a plane, and one thread
-                        // computes it.
-                        unsafe { job.complete(finisher, place, sums) };
-                        continue;
-                    }
-                    let pieces = sums.chunks(CHUNK).zip(tile.written[number * run..].chunks(CHUNK));
-                    for ((sums, written), start) in pieces.zip((place..).step_by(CHUNK)) {
-                        finisher.given::<f32>(ACCUMULATOR)[..sums.len()].copy_from_slice(sums);
-                        finisher.given::<Bool>(WRITTEN)[..sums.len()]
-                            .copy_from_slice(&written[..sums.len()]);
-                        // SAFETY: as for `complete`.
-                        unsafe { job.finish(finisher, start..start + sums.len()) };
-                    }
+                if is_fused && let Some(epilogue) = Epilogue::new(job, finisher) {
+                    let target = Target::of_output(self, plane, &epilogue, job.program.places());
+                    tile.compute(&block, &target);
+                    continue;
                 }
+                let sums = &mut sums[..block.places()];
+                let all = tile.compute(&block, &Target::of_sums(&block, sums));
+                self.finish(job, finisher, (plane, &block), sums, (!all).then_some(&tile.written));
             }
         });
     }
 
-    /// Returns the rows and columns to compute before the epilogue finishes them. The pieces are
-    /// long enough to be worth finishing, and have as many rows as possible: the ends of rows take
-    /// longer than their middles.
-    fn unit(&self) -> (usize, usize) {
-        let (rows, length) = (self.rows.max(1), self.length.max(1));
-        let piece = (SUMS / rows).clamp(LEAST_PIECE, CHUNK);
+    /// Finishes the places of a block. `written` says at which any tap counted, if not at all.
+    fn finish(
+        &self,
+        job: &Job,
+        finisher: &mut Machine,
+        (plane, block): (usize, &Block),
+        sums: &[f32],
+        written: Option<&Vec<Bool>>,
+    ) {
+        let Block { lines, rows, columns } = block;
+        // Whole lines are consecutive, and so are the whole rows of a line.
+        let run = match (columns.len() == self.length, rows.len() == self.rows) {
+            (true, true) => sums.len(),
+            (true, false) => rows.len() * self.length,
+            _ => columns.len(),
+        };
+        let place = |line: usize, row: usize| {
+            ((plane * self.lines + line) * self.rows + row) * self.length + columns.start
+        };
+        for (number, sums) in sums.chunks(run.max(1)).enumerate() {
+            let row = number * run / columns.len();
+            let place = place(lines.start + row / rows.len(), rows.start + row % rows.len());
+            let Some(written) = written else {
+                // SAFETY: each unit is one block of a plane, and one thread computes it.
+                unsafe { job.complete(finisher, place, sums) };
+                continue;
+            };
+            let pieces = sums.chunks(CHUNK).zip(written[number * run..].chunks(CHUNK));
+            for ((sums, written), start) in pieces.zip((place..).step_by(CHUNK)) {
+                finisher.given::<f32>(ACCUMULATOR)[..sums.len()].copy_from_slice(sums);
+                finisher.given::<Bool>(WRITTEN)[..sums.len()]
+                    .copy_from_slice(&written[..sums.len()]);
+                // SAFETY: as for `complete`.
+                unsafe { job.finish(finisher, start..start + sums.len()) };
+            }
+        }
+    }
+
+    /// Returns the lines, rows and columns to compute before the epilogue finishes them. The pieces
+    /// are long enough to be worth finishing, and have as many rows as possible: the ends of rows
+    /// take longer than their middles. They have as many lines as leave work for all threads. If
+    /// the epilogue is applied to tiles, blocks consist of long pieces of many rows.
+    fn unit(&self, is_fused: bool) -> [usize; 3] {
+        let (line_sums, all_sums) =
+            if is_fused { (FUSED_SUMS, FUSED_SUMS) } else { (LINE_SUMS, SUMS) };
+        let (lines, rows, length) = (self.lines.max(1), self.rows.max(1), self.length.max(1));
+        let piece = (line_sums / rows).clamp(LEAST_PIECE, CHUNK);
         // Pieces consist of whole vectors, and of whole groups if these are short.
         let of_groups = MOST_LANES * self.group;
         let whole = if self.group == 1 || of_groups > CHUNK { 64 } else { of_groups };
         let piece = length.div_ceil(length.div_ceil(piece)).next_multiple_of(whole);
         let piece = piece.min(CHUNK / whole * whole).min(length);
-        ((SUMS / piece).clamp(1, rows), piece)
+        let some_rows = (line_sums / piece).clamp(1, rows);
+        if some_rows < rows {
+            return [1, some_rows, piece];
+        }
+        let others = self.planes * length.div_ceil(piece);
+        let for_threads = (lines * others).div_ceil(2 * pool::threads());
+        let most = (all_sums / (rows * piece)).min(for_threads).clamp(1, lines);
+        [lines.div_ceil(lines.div_ceil(most)), rows, piece]
     }
 }

@@ -1,7 +1,9 @@
 //! The computation of one plane's places by one thread.
 
+use super::division::{Block, Divisions, MOST_LISTED, Piece, conditions_of};
+use super::epilogue::Epilogue;
 use super::kernel::{Addresses, Kernels, Tap, group_kernels, kernels};
-use super::{Condition, Direct, PlaneOffset, SUMS};
+use super::{Direct, PlaneOffset};
 use crate::cpu::loops::job::Job;
 use crate::cpu::memory::elements;
 use crate::cpu::vector::lanes::MOST_LANES;
@@ -11,9 +13,6 @@ use tile_compiler::native::{Form, WRITTEN};
 
 /// The taps of a partial sum.
 const BLOCK: usize = 256;
-
-/// The most taps that the pieces of a division have together. They take some megabytes.
-const MOST_LISTED: usize = 1 << 18;
 
 /// The most rows, and the most vectors, of a kernel.
 const MOST_ROWS: usize = 8;
@@ -27,24 +26,67 @@ fn rows_at_once(left: usize, all: usize) -> usize {
     rows.min(MOST_ROWS)
 }
 
-/// The division of rows × columns into pieces in which the same taps count. Most planes have the
-/// same one.
-#[derive(Default)]
-struct Division {
-    rows: Range<usize>,
-    columns: Range<usize>,
-    /// The values of the conditions without the terms of taps, which decide the pieces.
-    conditions: Vec<i64>,
-    pieces: Vec<Piece>,
-    /// The taps of all pieces.
-    taps: Vec<Tap>,
+/// Cuts a range into parts of at most this length.
+fn parts(range: &Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let end = range.end;
+    range.clone().step_by(length).map(move |start| start..end.min(start + length))
 }
 
-/// A piece, with the range of its taps among all.
-struct Piece {
-    rows: Range<usize>,
-    columns: Range<usize>,
-    taps: Range<usize>,
+/// Cuts columns into those of the same group.
+fn groups_of(columns: &Range<usize>, group: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (start, end) = (columns.start, columns.end);
+    (start / group..end.div_ceil(group))
+        .map(move |number| start.max(number * group)..end.min((number + 1) * group))
+}
+
+/// The elements that a block's places are stored to.
+pub struct Target<'a> {
+    out: *mut f32,
+    /// The number of elements at `out`.
+    length: usize,
+    /// The position of the first place of the plane, modulo 2ⁿ, and the elements from one line to
+    /// the next, and from one row to the next.
+    start: usize,
+    line: usize,
+    row: usize,
+    epilogue: Option<&'a Epilogue<'a>>,
+}
+
+impl<'a> Target<'a> {
+    /// Stores the sums of a block, place by place.
+    pub fn of_sums(block: &Block, sums: &'a mut [f32]) -> Self {
+        let row = block.columns.len();
+        let line = row * block.rows.len();
+        let first = block.lines.start * line + block.rows.start * row + block.columns.start;
+        let start = 0usize.wrapping_sub(first);
+        Self { out: sums.as_mut_ptr(), length: sums.len(), start, line, row, epilogue: None }
+    }
+
+    /// Stores the results of an epilogue to the output of a nest with this number of places.
+    pub fn of_output(
+        direct: &Direct,
+        plane: usize,
+        epilogue: &'a Epilogue<'a>,
+        places: usize,
+    ) -> Self {
+        let (row, line) = (direct.length, direct.rows * direct.length);
+        let start = plane * direct.lines * line;
+        Self { out: epilogue.out, length: places, start, line, row, epilogue: Some(epilogue) }
+    }
+
+    /// Returns the position of a place of the plane.
+    fn at(&self, line: usize, row: usize, column: usize) -> usize {
+        self.start.wrapping_add(line * self.line + row * self.row + column)
+    }
+}
+
+/// A direction in which a piece's places are computed: their number, and the elements of x and of
+/// the sums from one to the next.
+#[derive(Clone, Copy)]
+struct Direction {
+    count: usize,
+    x: i64,
+    out: usize,
 }
 
 /// A thread's state for one plane after the other.
@@ -63,13 +105,14 @@ pub struct Tile<'a> {
     x_start: i64,
     w_start: i64,
     conditions: Vec<i64>,
-    division: Division,
-    /// For each place computed last, row by row, whether any tap counted.
+    divisions: Divisions,
+    /// For each place of the block computed last, whether any tap counted.
     pub written: Vec<Bool>,
 }
 
 impl<'a> Tile<'a> {
-    pub fn new(direct: &'a Direct, job: &Job<'a>) -> Self {
+    /// Creates the state for blocks of at most this number of places.
+    pub fn new(direct: &'a Direct, job: &Job<'a>, places: usize) -> Self {
         let data = |line: &PlaneOffset| elements::<f32>(job.launch.operands[line.operand].bytes);
         let first = |line: &PlaneOffset| job.launch.operands[line.operand].first as i64;
         let tracks_written = job.epilogue.given.iter().any(|(_, register)| *register == WRITTEN);
@@ -84,8 +127,8 @@ impl<'a> Tile<'a> {
             x_start: 0,
             w_start: 0,
             conditions: vec![0; direct.conditions.len()],
-            division: Division::default(),
-            written: vec![Bool(0); if tracks_written { SUMS } else { 0 }],
+            divisions: direct.divisions.take(Divisions::default),
+            written: vec![Bool(0); if tracks_written { places } else { 0 }],
         }
     }
 
@@ -99,183 +142,90 @@ impl<'a> Tile<'a> {
         self.w_start =
             self.direct.w.as_ref().map_or(0, |w| w.start(&self.plane, self.steps) - self.w_first);
         for (value, condition) in self.conditions.iter_mut().zip(&self.direct.conditions) {
-            *value = condition.line.start(&self.plane, self.steps);
+            *value = condition.offset.start(&self.plane, self.steps);
         }
     }
 
-    /// Computes rows × columns of the plane into `sums`, row by row. Returns false if the nest asks
+    /// Computes a block of the plane. Returns false if the nest asks
     /// which places had a tap that counted, and not all had one: then `written` says which.
-    pub fn compute(&mut self, rows: Range<usize>, columns: Range<usize>, sums: &mut [f32]) -> bool {
-        let least = |range: &Range<usize>, coefficient: i64| {
-            coefficient * if coefficient > 0 { range.start as i64 } else { range.end as i64 - 1 }
-        };
-        let inside = |(value, condition): (&i64, &Condition)| {
-            let PlaneOffset { row, along, .. } = condition.line;
-            value + least(&rows, row) + least(&columns, along) + condition.least >= 0
-        };
-        if self.conditions.iter().zip(&self.direct.conditions).all(inside) {
-            self.block(rows, columns.clone(), &self.direct.taps, sums, columns.len());
-            return true;
-        }
+    pub fn compute(&mut self, block: &Block, target: &Target) -> bool {
         // As many places at a time as have short lists, even if each is a piece of its own.
         let places = (MOST_LISTED / self.direct.taps.len().max(1)).max(1);
-        let (width, wide) = (columns.len(), places.min(columns.len()).max(1));
+        let wide = places.min(block.columns.len()).max(1);
+        let tall = (places / wide).clamp(1, block.rows.len().max(1));
+        let deep = (places / wide / tall).max(1);
         let mut all = true;
-        for row in rows.clone().step_by((places / wide).max(1)) {
-            let some_rows = row..rows.end.min(row + (places / wide).max(1));
-            for column in columns.clone().step_by(wide) {
-                let some_columns = column..columns.end.min(column + wide);
-                let at = (row - rows.start) * width + column - columns.start;
-                all &= self.part(some_rows.clone(), some_columns, at, width, sums);
-            }
-        }
-        all
-    }
-
-    /// Computes some rows × columns as [`Tile::compute`] does, into sums that begin at `at`, with
-    /// rows of `width`.
-    fn part(
-        &mut self,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        at: usize,
-        width: usize,
-        sums: &mut [f32],
-    ) -> bool {
-        let start = [rows.start, columns.start];
-        self.divide(rows, columns);
-        let division = std::mem::take(&mut self.division);
-        let mut all = true;
-        for Piece { rows, columns, taps } in &division.pieces {
-            let at = at + (rows.start - start[0]) * width + columns.start - start[1];
-            let taps = &division.taps[taps.clone()];
-            self.block(rows.clone(), columns.clone(), taps, &mut sums[at..], width);
-            if !self.written.is_empty() {
-                let written = Bool(u8::from(!taps.is_empty()));
-                for row in 0..rows.len() {
-                    self.written[at + row * width..][..columns.len()].fill(written);
+        for lines in parts(&block.lines, deep) {
+            for rows in parts(&block.rows, tall) {
+                for columns in parts(&block.columns, wide) {
+                    let part = Block { lines: lines.clone(), rows: rows.clone(), columns };
+                    all &= self.part(&part, target);
                 }
-                all &= !taps.is_empty();
             }
         }
-        self.division = division;
         all
     }
 
-    /// Divides rows × columns of the plane into pieces.
-    fn divide(&mut self, rows: Range<usize>, columns: Range<usize>) {
-        let Division { rows: old_rows, columns: old_columns, conditions, .. } = &self.division;
-        if (old_rows, old_columns, conditions) == (&rows, &columns, &self.conditions) {
-            return;
+    /// Computes a part of a block as [`Tile::compute`] does.
+    fn part(&mut self, part: &Block, target: &Target) -> bool {
+        let Some(conditions) = conditions_of(self.direct, &self.conditions, part) else {
+            self.piece(part, &self.direct.taps, target);
+            self.mark(part, target, true);
+            return true;
+        };
+        let mut divisions = std::mem::take(&mut self.divisions);
+        let division = divisions.divide(self.direct, part, conditions);
+        let mut all = true;
+        for Piece { block, taps } in &division.pieces {
+            let lines = part.lines.start + block.lines.start..part.lines.start + block.lines.end;
+            let block = Block { lines, ..block.clone() };
+            let taps = &division.taps[taps.clone()];
+            self.piece(&block, taps, target);
+            all &= self.mark(&block, target, !taps.is_empty());
         }
-        let Division { mut pieces, mut taps, .. } = std::mem::take(&mut self.division);
-        pieces.clear();
-        taps.clear();
-        // Conditions along the rows that change from row to row divide each row differently.
-        let slanted = self.direct.conditions.iter().any(|c| c.line.along != 0 && c.line.row != 0);
-        let mut row = rows.start;
-        while row < rows.end {
-            let mut in_rows: Vec<usize> = (0..self.direct.taps.len()).collect();
-            let end = self.count(
-                &mut in_rows,
-                row,
-                rows.end,
-                |line| line.along == 0,
-                |line| (line.row, 0),
-            );
-            let end = if slanted { row + 1 } else { end };
-            let mut column = columns.start;
-            while column < columns.end {
-                let mut in_piece = in_rows.clone();
-                let row_at = row as i64;
-                let until = self.count(
-                    &mut in_piece,
-                    column,
-                    columns.end,
-                    |line| line.along != 0,
-                    |line| (line.along, line.row * row_at),
-                );
-                let first = taps.len();
-                taps.extend(in_piece.iter().map(|&tap| self.direct.taps[tap]));
-                let taps = first..taps.len();
-                pieces.push(Piece { rows: row..end, columns: column..until, taps });
-                column = until;
-            }
-            row = end;
-        }
-        let conditions = self.conditions.clone();
-        self.division = Division { rows, columns, conditions, pieces, taps };
+        self.divisions = divisions;
+        all
     }
 
-    /// Removes from `taps` those for which a condition that `concern` selects fails at `position`.
-    /// Returns the end, at most `end`, of the positions with the same result. `terms` gives an
-    /// expression's coefficient of the position, and its other terms.
-    fn count(
-        &self,
-        taps: &mut Vec<usize>,
-        position: usize,
-        mut end: usize,
-        concern: impl Fn(&PlaneOffset) -> bool,
-        terms: impl Fn(&PlaneOffset) -> (i64, i64),
-    ) -> usize {
-        for (start, condition) in self.conditions.iter().zip(&self.direct.conditions) {
-            if !concern(&condition.line) {
-                continue;
-            }
-            let (coefficient, more) = terms(&condition.line);
-            let here = start + more + coefficient * position as i64;
-            taps.retain(|&tap| {
-                let value = here + condition.taps[tap];
-                // The number of positions until the sign changes.
-                let change = match (value >= 0, coefficient) {
-                    (false, 1..) => (coefficient - 1 - value) / coefficient,
-                    (true, ..0) => value / -coefficient + 1,
-                    _ => i64::MAX,
-                };
-                end =
-                    end.min(position.saturating_add(usize::try_from(change).unwrap_or(usize::MAX)));
-                value >= 0
-            });
+    /// Notes whether any tap counted at the places of a piece, if the nest asks. Returns false if
+    /// none did.
+    fn mark(&mut self, piece: &Block, target: &Target, counted: bool) -> bool {
+        if self.written.is_empty() {
+            return true;
         }
-        end
+        for line in piece.lines.clone() {
+            for row in piece.rows.clone() {
+                let start = target.at(line, row, piece.columns.start);
+                self.written[start..][..piece.columns.len()].fill(Bool(u8::from(counted)));
+            }
+        }
+        counted
     }
 
-    /// Computes rows × columns in which all of `taps` count, and no others.
-    fn block(
-        &self,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        taps: &[Tap],
-        sums: &mut [f32],
-        stride: usize,
-    ) {
-        let Direct { form, group, identity, x, w, .. } = self.direct;
+    /// Computes a piece in which all of `taps` count, and no others.
+    fn piece(&self, piece: &Block, taps: &[Tap], target: &Target) {
+        let Direct { form, group, x, w, .. } = self.direct;
+        let Block { lines, rows, columns } = piece;
         let length = columns.len();
-        if taps.is_empty() {
-            (0..rows.len()).for_each(|row| sums[row * stride..][..length].fill(*identity));
-            return;
-        }
-        let inside = |data: &[f32], [first, last]: [i64; 2], step: i64, operand: usize| {
-            let (mut low, mut high) = (isize::MAX, isize::MIN);
-            for tap in taps {
-                (low, high) = (low.min(tap[operand]), high.max(tap[operand]));
-            }
-            let span = step * (rows.len() as i64 - 1);
-            first + low as i64 + span.min(0) >= 0
-                && last + high as i64 + span.max(0) < data.len() as i64
+        let inside = |data: &[f32], [first, last]: [i64; 2], steps: [i64; 2], operand: usize| {
+            let of_taps = || taps.iter().map(|tap| tap[operand] as i64);
+            let (Some(low), Some(high)) = (of_taps().min(), of_taps().max()) else { return true };
+            let spans = [steps[0] * (lines.len() as i64 - 1), steps[1] * (rows.len() as i64 - 1)];
+            let [least, most] =
+                [spans.map(|span| span.min(0)), spans.map(|span| span.max(0))].map(|s| s[0] + s[1]);
+            first + low + least >= 0 && last + high + most < data.len() as i64
         };
         let ends = [columns.start, columns.end - 1];
+        let of_x = ends.map(|column| self.x_at(lines.start, rows.start, column));
+        assert!(inside(self.x, of_x, [x.line, x.row], 0), "a tap leads out of its operand");
         assert!(
-            inside(self.x, ends.map(|column| self.x_at(rows.start, column)), x.row, 0),
+            w.is_none() || inside(self.w, ends.map(|column| self.w_at(column)), [0; 2], 1),
             "a tap leads out of its operand"
         );
-        assert!(
-            w.is_none() || inside(self.w, ends.map(|column| self.w_at(column)), 0, 1),
-            "a tap leads out of its operand"
-        );
-        assert!((rows.len() - 1) * stride + length <= sums.len(), "a tile reaches past its chunk");
+        let end = target.at(lines.end - 1, rows.end - 1, columns.end - 1);
+        assert!(end < target.length, "a piece reaches past its block");
         if *form != Form::OfGroups {
-            return self.tiles(*form, kernels(length), rows, columns, taps, sums, stride);
+            return self.tiles(*form, kernels(length), piece, taps, target);
         }
         let span = |lanes: usize| {
             let is_even = [lanes, length, columns.start].iter().all(|n| n.is_multiple_of(*group));
@@ -284,23 +234,21 @@ impl<'a> Tile<'a> {
         };
         let picks = group_kernels(length, span);
         if picks.lanes > *group {
-            return self.tiles(Form::OfGroups, picks, rows, columns, taps, sums, stride);
+            return self.tiles(Form::OfGroups, picks, piece, taps, target);
         }
         // The columns of a group read the same number.
-        let mut column = columns.start;
-        while column < columns.end {
-            let end = ((column / group + 1) * group).min(columns.end);
-            let (columns, sums) = (column..end, &mut sums[column - columns.start..]);
+        for columns in groups_of(columns, *group) {
             let kernels = kernels(columns.len());
-            self.tiles(Form::OfNumber, kernels, rows.clone(), columns, taps, sums, stride);
-            column = end;
+            let piece = Block { columns, ..piece.clone() };
+            self.tiles(Form::OfNumber, kernels, &piece, taps, target);
         }
     }
 
     /// Returns the number of the element of x without the taps' terms.
-    fn x_at(&self, row: usize, column: usize) -> i64 {
+    fn x_at(&self, line: usize, row: usize, column: usize) -> i64 {
         let Direct { group, x, .. } = self.direct;
-        self.x_start + x.row * row as i64 + x.along * (column / group) as i64
+        let of_lines = self.x_start + x.line * line as i64;
+        of_lines + x.row * row as i64 + x.along * (column / group) as i64
     }
 
     /// Returns the number of the element of w without the taps' terms.
@@ -308,62 +256,69 @@ impl<'a> Tile<'a> {
         self.w_start + self.direct.w.as_ref().map_or(0, |w| w.along * column as i64)
     }
 
-    /// Computes as [`Tile::block`] does, whose assertions must hold, with kernels whose vectors are
+    /// Computes as [`Tile::piece`] does, whose assertions must hold, with kernels whose vectors are
     /// no longer than the rows, and which can read the groups of this form.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of `block`, for one kind of kernel"
-    )]
-    fn tiles(
-        &self,
-        form: Form,
-        kernels: &Kernels,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        taps: &[Tap],
-        sums: &mut [f32],
-        stride: usize,
-    ) {
-        let (lanes, length) = (kernels.lanes, columns.len());
-        let apart = self.direct.x.along == 2 && self.direct.w.is_none();
+    fn tiles(&self, form: Form, kernels: &Kernels, piece: &Block, taps: &[Tap], target: &Target) {
+        let (lanes, length) = (kernels.lanes, piece.columns.len());
+        let x = &self.direct.x;
+        let apart = x.along == 2 && self.direct.w.is_none();
+        let of_lines = Direction { count: piece.lines.len(), x: x.line, out: target.line };
+        let of_rows = Direction { count: piece.rows.len(), x: x.row, out: target.row };
+        // Tiles extend along the rows, unless these are few.
+        let is_narrow = of_rows.count < of_lines.count.min(MOST_ROWS);
+        let (tall, other) = if is_narrow { (of_lines, of_rows) } else { (of_rows, of_lines) };
         let most_vectors = match form {
             Form::OfGroups => 1,
-            _ => (kernels.most_sums / rows_at_once(rows.len(), rows.len())).min(MOST_VECTORS),
+            _ => (kernels.most_sums / rows_at_once(tall.count, tall.count)).min(MOST_VECTORS),
         };
+        // Without taps, one call stores the aggregate of none.
+        let last = taps.len().div_ceil(BLOCK).max(1) - 1;
+        let blocks = (0..=last).map(|n| (n, &taps[n * BLOCK..taps.len().min((n + 1) * BLOCK)]));
         let mut column = 0;
         while column < length {
             let vectors = (1 << ((length - column) / lanes).max(1).ilog2()).min(most_vectors);
             // The last vector ends with the row and may overlap the one before.
             column = column.min(length - vectors * lanes);
-            let first = columns.start + column;
+            let first = piece.columns.start + column;
             let groups = match form {
                 Form::OfGroups => self.groups_from(first),
                 _ => [0; MOST_LANES],
             };
-            let mut row = 0;
-            while row < rows.len() {
-                let height = rows_at_once(rows.len() - row, rows.len());
-                // The last rows may overlap those before, too.
-                row = row.min(rows.len() - height);
-                let kernel = kernels.get(form, apart, height, vectors);
-                let x = self.x_at(rows.start + row, first) as isize;
-                let place = Addresses {
-                    x: self.x.as_ptr().wrapping_offset(x),
-                    x_step: self.direct.x.row as isize,
-                    groups: &groups,
-                    span: groups[lanes - 1] as usize + 1,
-                    w: self.w.as_ptr().wrapping_offset(self.w_at(first) as isize),
-                    out: sums[row * stride + column..].as_mut_ptr(),
-                    out_step: stride,
-                };
-                for (number, taps) in taps.chunks(BLOCK).enumerate() {
-                    // SAFETY: the assertions of `block` hold, so all elements at the taps lie in
-                    // the operands, and the tile in `sums`. The groups of the columns follow in
-                    // order, so the last one has the greatest index. The kernel is one of those of
-                    // this machine.
-                    unsafe { kernel(taps, place, number == 0) };
+            let x = self.x_at(piece.lines.start, piece.rows.start, first);
+            let out = target.at(piece.lines.start, piece.rows.start, first);
+            let w = self.w.as_ptr().wrapping_offset(self.w_at(first) as isize);
+            let finish = target.epilogue.map(|epilogue| epilogue.at(out, tall.out));
+            for number in 0..other.count {
+                let mut row = 0;
+                while row < tall.count {
+                    let height = rows_at_once(tall.count - row, tall.count);
+                    // The last rows may overlap those before, too.
+                    row = row.min(tall.count - height);
+                    let kernel = kernels.get(form, apart, height, vectors);
+                    let x = x + other.x * number as i64 + tall.x * row as i64;
+                    let after = other.out * number + tall.out * row;
+                    let place = Addresses {
+                        x: self.x.as_ptr().wrapping_offset(x as isize),
+                        x_step: tall.x as isize,
+                        groups: &groups,
+                        span: groups[lanes - 1] as usize + 1,
+                        w,
+                        out: target.out.wrapping_add(out + after),
+                        out_step: tall.out,
+                    };
+                    let finish = finish.as_ref().map(|finish| finish.later(after));
+                    for (number, some) in blocks.clone() {
+                        let finish = finish.as_ref().filter(|_| number == last);
+                        // SAFETY: the assertions of `piece` hold, so all elements at the taps lie
+                        // in the operands, and the tile in the target, where nobody else accesses
+                        // it. The terms of an epilogue that suits have elements for all places, and
+                        // rows and lines are whole rows of the nest. The groups of the columns
+                        // follow in order, so the last one has the greatest index. The kernel is
+                        // one of those of this machine.
+                        unsafe { kernel(some, place, number == 0, finish) };
+                    }
+                    row += height;
                 }
-                row += height;
             }
             column += vectors * lanes;
         }
@@ -380,5 +335,12 @@ impl<'a> Tile<'a> {
             within += 1;
             at
         })
+    }
+}
+
+impl Drop for Tile<'_> {
+    /// Keeps the divisions for later runs.
+    fn drop(&mut self) {
+        self.direct.divisions.give(std::mem::take(&mut self.divisions));
     }
 }
