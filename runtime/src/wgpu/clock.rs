@@ -63,9 +63,9 @@ impl GpuExecutable {
             self.gpu.check_alive()?;
             return Ok(each(started.elapsed().as_secs_f64()));
         };
-        let mapping = self.gpu.map(target);
+        let mut mapping = self.gpu.map(target);
         self.gpu.wait(submission)?;
-        let view = self.gpu.read(target, mapping).await?;
+        let view = self.gpu.read(target, &mut mapping).await?;
         let tick = |at: usize| {
             view.get(at..at + 8)
                 .and_then(|bytes| bytes.try_into().ok())

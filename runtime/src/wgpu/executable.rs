@@ -18,7 +18,7 @@ use wgpu::{
     SubmissionIndex,
 };
 
-use super::gpu::{Gpu, Mapped, aligned};
+use super::gpu::{Gpu, Mapped, aligned, lock};
 use super::launches::{self, Launches, Region, Regions};
 use super::pipeline::pipelines;
 use super::resource::BoundTexture;
@@ -31,6 +31,9 @@ use crate::store::{self, DeviceMemory, Store, Stored};
 use crate::value::{Value, type_of};
 #[cfg(not(target_family = "wasm"))]
 use {crate::errand::Errand, std::future::poll_fn};
+
+/// The description of a part of the work in errors.
+const READBACKS: &str = "to allocate memory for the results";
 
 /// A plan compiled and bound for a GPU.
 pub struct GpuExecutable {
@@ -47,7 +50,9 @@ pub struct GpuExecutable {
     pub(super) given: u64,
     /// The value of `given` at the last run of the prelude.
     pub(super) fresh: Arc<AtomicU64>,
-    readbacks: Vec<Readback>,
+    /// The copies of the outputs. Empty while a run has them, and after one that was dropped: its
+    /// mappings may be in progress, so that it keeps them.
+    readbacks: Mutex<Vec<Readback>>,
     /// The wait for a run, which may have been dropped.
     #[cfg(not(target_family = "wasm"))]
     pending: Option<Errand<Result<(), Error>>>,
@@ -69,7 +74,7 @@ impl DeviceMemory for StoredBuffer {
 }
 
 /// A buffer with outputs, and the mappable buffer for its copy.
-struct Readback {
+pub(super) struct Readback {
     source: BufferId,
     target: Buffer,
 }
@@ -101,8 +106,7 @@ impl GpuExecutable {
         let pipelines = pipelines(&gpu, &plan, checked).await?;
         let bind = || Launches::new(&gpu, &plan, &regions, pipelines);
         let launches = gpu.scoped("to bind the program's buffers", bind).await?;
-        let readbacks =
-            gpu.scoped("to allocate memory for the results", || Ok(readbacks(&gpu, &plan))).await?;
+        let readbacks = Mutex::new(gpu.scoped(READBACKS, || Ok(readbacks(&gpu, &plan))).await?);
         gpu.check_alive()?;
         Ok(GpuExecutable {
             gpu,
@@ -152,7 +156,7 @@ impl GpuExecutable {
     pub async fn repeat(&mut self, runs: u32) -> Result<(), Error> {
         let mut last = None;
         for _ in 0..runs {
-            last = Some(self.submit(true, false).await?);
+            last = Some(self.submit(true, &[]).await?);
             self.submitted();
         }
         last.map_or(Ok(()), |submission| self.gpu.wait(submission))?;
@@ -233,20 +237,22 @@ impl GpuExecutable {
 
     /// Downloads the outputs of the last run, in the plan's order.
     pub async fn read(&self) -> Result<Vec<Tensor>, Error> {
-        let submission = self.submit(false, true).await?;
-        let mappings = self.map();
+        let targets = self.take_readbacks()?;
+        let submission = self.submit(false, &targets).await?;
+        let mappings = self.map(&targets);
         let waited = self.gpu.wait(submission);
-        self.collect(mappings, waited).await
+        self.collect(targets, mappings, waited).await
     }
 
     /// Runs every step, with the prelude if it is stale, and downloads the outputs in the plan's
     /// order.
     pub async fn run(&mut self) -> Result<Vec<Tensor>, Error> {
-        let submission = self.submit(true, true).await?;
+        let targets = self.take_readbacks()?;
+        let submission = self.submit(true, &targets).await?;
         self.submitted();
-        let mappings = self.map();
+        let mappings = self.map(&targets);
         let waited = self.gpu.wait(submission);
-        self.collect(mappings, waited).await
+        self.collect(targets, mappings, waited).await
     }
 
     /// Does the same without blocking the thread that polls: another one waits for the device.
@@ -258,9 +264,10 @@ impl GpuExecutable {
             _ = poll_fn(|context| dropped.poll(context)).await;
             self.pending = None;
         }
-        let submission = self.submit(true, true).await?;
+        let targets = self.take_readbacks()?;
+        let submission = self.submit(true, &targets).await?;
         self.submitted();
-        let mappings = self.map();
+        let mappings = self.map(&targets);
         let gpu = self.gpu.clone();
         self.pending = Some(Errand::start(move || gpu.wait(submission)));
         let waited = match &self.pending {
@@ -268,23 +275,27 @@ impl GpuExecutable {
             None => Ok(()),
         };
         self.pending = None;
-        self.collect(mappings, waited).await
+        self.collect(targets, mappings, waited).await
     }
 
-    /// Submits all launches if `execute`, then the copies of the results if `read`.
-    pub(super) async fn submit(&self, execute: bool, read: bool) -> Result<SubmissionIndex, Error> {
+    /// Submits all launches if `execute`, then the copies of the results to `targets`.
+    pub(super) async fn submit(
+        &self,
+        execute: bool,
+        targets: &[Readback],
+    ) -> Result<SubmissionIndex, Error> {
         let submit = || {
             let mut encoder =
                 self.gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
             if execute {
                 self.record(&mut encoder)?;
             }
-            if read {
+            if !targets.is_empty() {
                 self.check_readable()?;
-                for Readback { source, target } in &self.readbacks {
-                    let Region { buffer, offset } = launches::region(&self.regions, *source)?;
-                    encoder.copy_buffer_to_buffer(buffer, *offset, target, 0, target.size());
-                }
+            }
+            for Readback { source, target } in targets {
+                let Region { buffer, offset } = launches::region(&self.regions, *source)?;
+                encoder.copy_buffer_to_buffer(buffer, *offset, target, 0, target.size());
             }
             Ok(self.gpu.submit(encoder))
         };
@@ -323,23 +334,36 @@ impl GpuExecutable {
         Ok(())
     }
 
+    /// Takes the copies of the outputs, for one run.
+    pub(super) fn take_readbacks(&self) -> Result<Vec<Readback>, Error> {
+        let targets = std::mem::take(&mut *lock(&self.readbacks));
+        match targets.is_empty() {
+            true => self.gpu.scoped_now(READBACKS, || Ok(readbacks(&self.gpu, &self.plan))),
+            false => Ok(targets),
+        }
+    }
+
     /// Starts to map the copies of the outputs.
-    pub(super) fn map(&self) -> Vec<Mapped> {
-        self.readbacks.iter().map(|readback| Mapped::start(&self.gpu, &readback.target)).collect()
+    pub(super) fn map(&self, targets: &[Readback]) -> Vec<Mapped> {
+        targets.iter().map(|readback| Mapped::start(&self.gpu, &readback.target)).collect()
     }
 
     /// Returns the outputs from their copies, after the wait for the submission that makes them.
     pub(super) async fn collect(
         &self,
+        targets: Vec<Readback>,
         mut mappings: Vec<Mapped>,
         waited: Result<(), Error>,
     ) -> Result<Vec<Tensor>, Error> {
         waited?;
         let mut outputs = vec![None; self.plan.outputs.len()];
-        for (readback, mapped) in self.readbacks.iter().zip(mappings.iter_mut()) {
+        for (readback, mapped) in targets.iter().zip(mappings.iter_mut()) {
             let view = mapped.read().await?;
             self.take(readback.source, &view, &mut outputs);
         }
+        // This unmaps them.
+        drop(mappings);
+        *lock(&self.readbacks) = targets;
         let missing =
             |port: &Port| Error::unstorable(&port.ty, self.plan.buffers[port.buffer].storage);
         outputs

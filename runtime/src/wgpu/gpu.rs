@@ -203,7 +203,7 @@ impl Gpu {
     }
 
     /// Returns the content of a mapped buffer when `mapping` is complete.
-    pub async fn read(&self, buffer: &Buffer, mapping: Mapping) -> Result<BufferView, Error> {
+    pub async fn read(&self, buffer: &Buffer, mapping: &mut Mapping) -> Result<BufferView, Error> {
         let mapped = match mapping.await {
             Ok(()) => buffer.get_mapped_range(..).map_err(Source::from),
             Err(error) => Err(error.into()),
@@ -247,9 +247,9 @@ impl Gpu {
             Ok((self.submit(encoder), target))
         };
         let (submission, target) = self.scoped("to read a weight", copy).await?;
-        let mapping = self.map(&target);
+        let mut mapping = self.map(&target);
         self.wait(submission)?;
-        self.read(&target, mapping).await
+        self.read(&target, &mut mapping).await
     }
 }
 
@@ -331,7 +331,8 @@ fn is_destroyed(_: &Device) -> bool {
     false
 }
 
-/// A buffer that is mapped for reading, or is about to be, until this is dropped.
+/// A buffer that is mapped for reading, until this is dropped. It stays mapped if it has not been
+/// read: another thread may be mapping it just then, and nobody may use it again.
 pub struct Mapped {
     gpu: Arc<Gpu>,
     buffer: Buffer,
@@ -348,13 +349,18 @@ impl Mapped {
     /// Returns the content when the mapping is complete.
     pub async fn read(&mut self) -> Result<BufferView, Error> {
         let missing = || Error::internal("a result is read twice");
-        self.gpu.read(&self.buffer, self.mapping.take().ok_or_else(missing)?).await
+        let mapping = self.mapping.as_mut().ok_or_else(missing)?;
+        let view = self.gpu.read(&self.buffer, mapping).await;
+        self.mapping = None;
+        view
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        quietly(&self.gpu.device, || self.buffer.unmap());
+        if self.mapping.is_none() {
+            quietly(&self.gpu.device, || self.buffer.unmap());
+        }
     }
 }
 

@@ -53,11 +53,12 @@ fn a_device_may_be_lost_at_any_moment_of_a_run() {
             lost(block_on(executable.run()))
         },
         |raw, executable| {
-            let submission = block_on(executable.submit(true, true)).unwrap();
+            let targets = executable.take_readbacks().unwrap();
+            let submission = block_on(executable.submit(true, &targets)).unwrap();
             raw.destroy();
-            let mappings = executable.map();
+            let mappings = executable.map(&targets);
             let waited = executable.gpu.wait(submission);
-            lost(block_on(executable.collect(mappings, waited)))
+            lost(block_on(executable.collect(targets, mappings, waited)))
         },
         |raw, executable| {
             raw.destroy();

@@ -26,7 +26,7 @@ impl GpuExecutable {
         // This excludes the additional work of a first run.
         self.repeat(1).await?;
         let started = Instant::now();
-        let submission = self.submit(true, false).await?;
+        let submission = self.submit(true, &[]).await?;
         let handing_over = Some(started.elapsed().as_secs_f64());
         self.gpu.wait(submission)?;
 
@@ -36,9 +36,9 @@ impl GpuExecutable {
         };
         let (submission, target) =
             self.gpu.scoped("to run the program with timestamps", submit).await?;
-        let mapping = self.gpu.map(&target);
+        let mut mapping = self.gpu.map(&target);
         self.gpu.wait(submission)?;
-        let view = self.gpu.read(&target, mapping).await?;
+        let view = self.gpu.read(&target, &mut mapping).await?;
         let tick = f64::from(self.gpu.queue.get_timestamp_period()) * 1e-9;
         let ticks: Vec<u64> = view
             .chunks_exact(8)

@@ -24,8 +24,10 @@ impl GpuWatched {
     pub async fn take(self) -> Result<Vec<Tensor>, Error> {
         let GpuWatched { gpu, submission, target, types } = self;
         gpu.wait(submission)?;
-        let Some((mapping, target)) = target else { return gpu.check_alive().map(|()| Vec::new()) };
-        let view = gpu.read(&target, mapping).await?;
+        let Some((mut mapping, target)) = target else {
+            return gpu.check_alive().map(|()| Vec::new());
+        };
+        let view = gpu.read(&target, &mut mapping).await?;
         let mut rest = &view[..];
         let mut outputs = Vec::with_capacity(types.len());
         for (ty, storage) in types {
