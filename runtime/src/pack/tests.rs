@@ -15,7 +15,7 @@ use tile_compiler::profile::Profile;
 const PROGRAM: &str = "
 model Small(X[N, 6, 6, 2]) -> (Y, Z) {
     H = X |> Conv2D(3, [3, 3], activation = relu) |> MaxPool2D([2, 2]) |> Flatten;
-    Y = H |> Dense(5) |> LSTM(4, return_sequences = false);
+    Y = H |> Dense(5, activation = softmax);
     Z[n: N] = argmax(Y[n, c]);
 }
 ";
