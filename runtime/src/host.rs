@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Plan};
 
@@ -104,9 +103,9 @@ impl Memory {
 #[derive(Default)]
 pub struct Lent<'a> {
     /// Buffers that steps only read.
-    pub read: SmallVec<[(BufferId, &'a [u8]); 8]>,
+    pub read: Vec<(BufferId, &'a [u8])>,
     /// Buffers that steps write. One is empty while it is taken.
-    pub written: SmallVec<[(BufferId, &'a mut [u8]); 8]>,
+    pub written: Vec<(BufferId, &'a mut [u8])>,
 }
 
 /// The memory of a run: that of the plan, but for buffers that are lent.

@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use smallvec::SmallVec;
 use tile_compiler::plan::{BufferId, Content, Plan, Port};
 use tile_compiler::tensor::Tensor;
 
@@ -281,7 +280,7 @@ impl<E: Engine> HostExecutable<E> {
                 None => self.work().fill(port.buffer, value)?,
             }
         }
-        let mut copied = SmallVec::<[(usize, &mut dyn Destination); 8]>::new();
+        let mut copied = Vec::<(usize, &mut dyn Destination)>::new();
         for (number, target) in outputs {
             let port = &plan.outputs[*number];
             let is_lent = self.lends_output[*number]

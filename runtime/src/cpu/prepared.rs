@@ -13,7 +13,6 @@ use super::product::direct::Direct;
 use super::product::gemm;
 use super::product::winograd::Winograd;
 use super::profile::profile;
-use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use tile_compiler::native::{Implementation, NativeProgram};
@@ -230,7 +229,7 @@ impl Prepared {
             Some(output) => unsafe { operand.overwritten(&outputs[output]) },
             None => *operand,
         };
-        let operands: SmallVec<[Operand; 8]> = operands.iter().enumerate().map(operand).collect();
+        let operands: Vec<Operand> = operands.iter().enumerate().map(operand).collect();
         let operands = &operands[..];
         // SAFETY: the contract is the same.
         let job = unsafe { Job::new(program, epilogue, Launch { operands, steps }, outputs) };

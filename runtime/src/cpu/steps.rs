@@ -12,7 +12,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use smallvec::SmallVec;
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Launch, Loop, Plan, RoutineId, Work};
 
@@ -306,11 +305,10 @@ impl StepWork {
         memory: &mut RunMemory,
     ) -> Result<(), &'static str> {
         // The plan guarantees that a step's outputs share no buffer with its operands.
-        let mut taken: SmallVec<[Taken; 4]> =
-            launch.outputs.iter().map(|&id| memory.take(id)).collect();
+        let mut taken: Vec<Taken> = launch.outputs.iter().map(|&id| memory.take(id)).collect();
         let result = match self {
             StepWork::Nest { nest, pack, packed_at_depth } => {
-                let operands: SmallVec<[Operand; 8]> =
+                let operands: Vec<Operand> =
                     launch.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
                 if let (Some(pack), Some(depth)) = (*pack, *packed_at_depth)
                     && launch.turns[depth..].iter().all(|&turn| turn == 0)
@@ -318,7 +316,7 @@ impl StepWork {
                     packs[pack].pack(&operands);
                 }
                 let packed = pack.and_then(|pack| packs[pack].packed.as_deref());
-                let outputs: SmallVec<[Output; 4]> =
+                let outputs: Vec<Output> =
                     taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
                 // SAFETY: a plan verifies its nests, whose places have positions of their own. The
                 // outputs' blocks are taken from the memory, and each is one output's.

@@ -1,14 +1,12 @@
 //! Runs on memory of the app: inputs are borrowed, and outputs go where the app wants them, or are
 //! lent to it.
 
-use smallvec::SmallVec;
-
 use super::{Given, Session};
 use crate::error::Error;
 use crate::value::{Destination, Value, View, type_of};
 
 /// The values of a run, each with the number of its input or weight.
-pub(super) type Values<T> = SmallVec<[(usize, T); 8]>;
+pub(super) type Values<T> = Vec<(usize, T)>;
 
 impl Session {
     /// Runs the program as [`Session::run`] does, and writes outputs, by name, to memory of the
@@ -36,7 +34,7 @@ impl Session {
         let values = self.take(inputs)?;
         let lent: Values<&dyn Value> =
             values.iter().map(|(number, value)| (*number, value as &dyn Value)).collect();
-        let mut into: SmallVec<[(usize, &mut dyn Destination); 8]> = targets
+        let mut into: Vec<(usize, &mut dyn Destination)> = targets
             .iter_mut()
             .map(|(number, target)| (*number, target as &mut dyn Destination))
             .collect();

@@ -3,14 +3,24 @@
 use bytemuck::{Pod, Zeroable};
 
 /// A bool as tensors store it: true if not 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(transparent)]
 pub struct Bool(pub u8);
 
+// SAFETY: it is a u8.
+unsafe impl Zeroable for Bool {}
+// SAFETY: as above.
+unsafe impl Pod for Bool {}
+
 /// One cache line, the unit of allocation. It gives every buffer its alignment.
-#[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
 pub struct CacheLine(pub [u8; 64]);
+
+// SAFETY: it is 64 bytes, without padding: its size is its alignment.
+unsafe impl Zeroable for CacheLine {}
+// SAFETY: as above.
+unsafe impl Pod for CacheLine {}
 
 /// A buffer whose element type changes with its use.
 #[derive(Clone, Default, PartialEq)]

@@ -15,16 +15,19 @@ pub fn prefer_huge_pages<T>(memory: &Vec<T>) {
 
 #[cfg(target_os = "linux")]
 fn advise(start: *const u8, bytes: usize) {
-    use rustix::mm::{Advice, madvise};
+    use std::ffi::{c_int, c_void};
+    // The system's own library, which the standard library links.
+    unsafe extern "C" {
+        fn madvise(start: *mut c_void, length: usize, advice: c_int) -> c_int;
+    }
+    const MADV_HUGEPAGE: c_int = 14;
     // The greatest page of Linux, so that whole pages are also whole smaller ones.
     const PAGE: usize = 1 << 16;
     let skipped = start.align_offset(PAGE);
     let whole = bytes.saturating_sub(skipped) / PAGE * PAGE;
     // SAFETY: the pages lie inside the vector's memory, and this advice changes no content. An
     // error means that there are no huge pages.
-    let _ = unsafe {
-        madvise(start.wrapping_add(skipped).cast_mut().cast(), whole, Advice::LinuxHugepage)
-    };
+    let _ = unsafe { madvise(start.wrapping_add(skipped).cast_mut().cast(), whole, MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]

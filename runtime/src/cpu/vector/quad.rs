@@ -12,11 +12,13 @@ pub use tile_compiler::native::QUAD;
 
 /// Four 8-bit integers, or one i32. As the left factor of a product, it is signed if `SIGNED`, and
 /// the right factor is unsigned; otherwise the left one is unsigned, and the right one signed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(transparent)]
 pub struct Quad<const SIGNED: bool>(pub i32);
 
 // SAFETY: it is an i32, for any value of the parameter.
+unsafe impl<const SIGNED: bool> Zeroable for Quad<SIGNED> {}
+// SAFETY: as above.
 unsafe impl<const SIGNED: bool> Pod for Quad<SIGNED> {}
 
 impl<const SIGNED: bool> std::ops::Add for Quad<SIGNED> {
