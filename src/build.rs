@@ -83,8 +83,7 @@ pub fn build(arguments: &Build, terminal: &Terminal) -> Result<(), Failure> {
     let missing: Vec<&str> = pack.missing_weights().map(|(path, _)| path.as_str()).collect();
     if !missing.is_empty() {
         terminal.note(&format!(
-            "the pack is without the weights {}: `--weights FILE` adds them, and so does `run` of \
-             the pack",
+            "the pack is without the weights {}: give them to `build`, or to each `run`, with `--weights FILE`",
             listed(&missing)
         ));
     }

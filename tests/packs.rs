@@ -79,6 +79,23 @@ fn packs_equal_programs_in_kernels() {
     check(&Device::check(Profile::generic()), &PROGRAMS[..4]);
 }
 
+/// A pack keeps the choice of sums term by term, whatever device it runs on.
+#[test]
+fn exact_packs_stay_exact() {
+    let source = "model M(X[N, 20, 20, 32]) -> (Y) { Y = X |> Conv2D(32, [3, 3]); }";
+    let model = model(source).unwrap();
+    let exact = Device::cpu().exact();
+    let packed = packed(&model, &exact);
+    let results = |builder: SessionBuilder, is_pack: bool| {
+        let builder = builder.dim("N", 3);
+        outputs(&mut if is_pack { builder.build().unwrap() } else { session(builder) })
+    };
+    let [fast, expected] = [Device::cpu(), exact.clone()].map(|d| results(model.on(&d), false));
+    assert_ne!(fast, expected, "Winograd's algorithm is not used");
+    assert_eq!(results(packed.on(&Device::cpu()), true), expected);
+    assert_eq!(results(packed.on(&exact), true), expected);
+}
+
 /// The bytes of a pack follow from the program, its sizes and its weights.
 #[test]
 fn packs_are_reproducible() {

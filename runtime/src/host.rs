@@ -248,10 +248,16 @@ impl Block {
         &memory[self.start..self.start + self.length]
     }
 
-    /// Returns the bytes for writing. If other blocks share them, they are a copy.
+    /// Returns whether other blocks may share the bytes.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.memory, Allocation::Shared(_))
+    }
+
+    /// Returns the bytes for writing. If other blocks share them, they are a copy, or none if there
+    /// is no memory for a copy.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        if let Allocation::Shared(_) = self.memory {
-            let mut own = Block::zeroed(self.length as u64).unwrap_or_default();
+        if self.is_shared() {
+            let Some(mut own) = Block::zeroed(self.length as u64) else { return &mut [] };
             if let Allocation::Own(memory) = &mut own.memory {
                 let to = memory[own.start..].iter_mut();
                 to.zip(self.bytes()).for_each(|(to, from)| *to = *from);

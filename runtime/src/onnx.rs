@@ -152,10 +152,8 @@ impl Foreign for OnnxFile {
         let graph = std::mem::take(&mut imported.network.graph);
         let mut session = pollster::block_on(builder.session(graph))?;
         session.seed(0, 0)?;
-        match builder.request.shared {
-            Some(other) => session.share(other)?,
-            None => self.load(&imported, &mut session)?,
-        }
+        self.load(&imported, &mut session)?;
+        builder.request.shared.map_or(Ok(()), |other| session.share(other))?;
         Ok(session)
     }
 }

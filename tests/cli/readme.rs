@@ -56,6 +56,12 @@ fn commands_of_the_readme() {
 
 #[test]
 #[cfg(unix)]
+fn commands_of_the_page_on_packs() {
+    run_blocks("docs/packs.md");
+}
+
+#[test]
+#[cfg(unix)]
 fn commands_of_the_tour() {
     run_blocks("docs/tour.md");
 }

@@ -28,9 +28,11 @@ impl Nest {
 
     fn check(&self) -> Result<(), String> {
         require(self.axes.iter().all(|a| a.extent >= 1), || "an axis is empty".into())?;
-        require(self.free + self.loops <= self.axes.len(), || {
+        let axes = self.free.checked_add(self.loops);
+        require(axes.is_some_and(|axes| axes <= self.axes.len()), || {
             "more axes of a kind than there are".into()
         })?;
+        self.check_numbers()?;
         for (number, output) in self.outputs.iter().enumerate() {
             self.check_output(number, output)?;
         }
@@ -63,13 +65,6 @@ impl Nest {
             let dtype = self.epilogue.dtype(result);
             require(dtype == output.ty.dtype, || format!("{dtype} is stored in {}", output.ty))?;
         }
-        for (number, derived) in self.derived.iter().enumerate() {
-            let known = self.axes.len() + number;
-            require(derived.denominator >= 2, || {
-                format!("q{number} divides by {}", derived.denominator)
-            })?;
-            self.mentions_below(&derived.numerator, known)?;
-        }
         match self.aggregation {
             None => {
                 let bare = self.reduction().is_empty()
@@ -97,6 +92,44 @@ impl Nest {
         }
         self.check_program(&self.body, Part::Body)?;
         self.check_program(&self.epilogue, Part::Epilogue)
+    }
+
+    /// Checks that programs read earlier values, results are values, and derived variables follow
+    /// from those before them.
+    fn check_numbers(&self) -> Result<(), String> {
+        for (number, derived) in self.derived.iter().enumerate() {
+            let known = self.axes.len() + number;
+            require(derived.denominator >= 2, || {
+                format!("q{number} divides by {}", derived.denominator)
+            })?;
+            self.mentions_below(&derived.numerator, known)?;
+        }
+        let inner = self.inner.iter().map(|inner| &inner.body);
+        for program in inner.chain([&self.body, &self.epilogue]) {
+            for (value, (inst, _)) in program.insts.enumerate() {
+                require(super::operands(inst).iter().all(|&operand| operand < value), || {
+                    format!("v{value} reads a later value")
+                })?;
+            }
+            let are_values = program.results.iter().all(|&r| program.insts.get(r).is_some());
+            require(are_values, || "a result is no value".into())?;
+        }
+        let all = self.body_loads().chain(self.epilogue_loads());
+        for affine in all.flat_map(|load| load.when.iter().chain([&load.offset])) {
+            self.mentions_below(affine, self.axes.len() + self.derived.len())?;
+        }
+        let positions = self.outputs.iter().map(|output| &output.position);
+        for affine in positions.chain(&self.guards).chain(&self.position).chain(&self.rank) {
+            self.mentions_below(affine, self.axes.len() + self.derived.len())?;
+        }
+        let tensors = self.operands.iter().chain(self.outputs.iter().map(|output| &output.ty));
+        for ty in tensors {
+            require(ty.checked_bytes().is_some(), || format!("{ty} is too large"))?;
+        }
+        let known = self.operands.len();
+        let loads = self.loads().map(|load| load.operand);
+        let over = self.outputs.iter().filter_map(|output| output.over);
+        require(loads.chain(over).all(|operand| operand < known), || "an unknown operand".into())
     }
 
     /// Checks that a rank depends on free axes which decide nothing about the points.

@@ -85,7 +85,11 @@ impl Plan {
         self.verify_routines()?;
         self.verify_slots()?;
         let kept = kept(&self.buffers, &self.weights, &self.updates);
-        self.profile = profile.clone();
+        // Sums that were planned term by term stay so.
+        let exact = self.profile.processor.exact || profile.processor.exact;
+        let processor = crate::profile::Processor { exact, ..profile.processor };
+        let profile = &Profile { processor, ..profile.clone() };
+        self.profile.clone_from(profile);
         for step in self.prelude.iter().chain(&self.steps) {
             let routine = &mut self.routines[step.routine];
             if let (Work::Nest(nest), None) = (&routine.work, &routine.native) {

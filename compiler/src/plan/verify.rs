@@ -17,6 +17,7 @@ impl Plan {
 
     /// Checks all but kernels and slots.
     pub(super) fn verify_routines(&self) -> Result<(), String> {
+        self.verify_numbers()?;
         let mut names = HashSet::new();
         let mut works: HashMap<Work, Vec<&Routine>> = HashMap::new();
         for routine in &self.routines {
@@ -44,6 +45,40 @@ impl Plan {
         let steps: Vec<BoundWork> = self.steps.iter().map(binding).collect();
         let (loops, outputs) = (&self.loops, &self.outputs);
         Flow { buffers: &self.buffers, prelude: &prelude, steps: &steps, loops, outputs }.verify()
+    }
+
+    /// Checks that every number of a buffer, a weight or an output is one, and that ports have the
+    /// elements of their buffers.
+    fn verify_numbers(&self) -> Result<(), String> {
+        let is_buffer = |id: &BufferId| self.buffers.get(*id).is_some();
+        let carries = self.all_loops().flat_map(|around| &around.carries);
+        let in_carries = carries.flat_map(|c| [&c.first, &c.before, &c.next, &c.last, &c.other]);
+        let in_steps = self.all_steps().flat_map(|step| step.operands.iter().chain(&step.outputs));
+        let overwritten = self.buffers.iter().filter_map(|buffer| match &buffer.content {
+            Content::Over { weight } => Some(weight),
+            _ => None,
+        });
+        if let Some(id) = in_steps.chain(in_carries).chain(overwritten).find(|id| !is_buffer(id)) {
+            return Err(format!("there is no buffer {id}"));
+        }
+        for port in self.given().chain(&self.outputs) {
+            let buffer = self.buffers.get(port.buffer);
+            let fits = buffer.is_some_and(|buffer| {
+                buffer.ty.checked_bytes().is_some()
+                    && (buffer.ty.dtype, buffer.ty.checked_elements())
+                        == (port.ty.dtype, port.ty.checked_elements())
+            });
+            if !fits {
+                return Err(format!("`{}` does not fit buffer {}", port.name, port.buffer));
+            }
+        }
+        let is_update = |&(weight, output): &(usize, usize)| {
+            weight < self.weights.len() && output < self.outputs.len()
+        };
+        match self.updates.iter().all(is_update) {
+            true => Ok(()),
+            false => Err("an update of an unknown weight or output".into()),
+        }
     }
 
     /// Checks all but slots.

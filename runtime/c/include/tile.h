@@ -219,14 +219,43 @@ enum tile_status tile_session_set_input(struct tile_session *handle,
                                         size_t rank,
                                         const void *data);
 
+// Lets all later runs read an input from memory of the app, without a copy on the cpu device if
+// `data` is aligned to its elements. The input is read in tile_session_run alone. Until it is set
+// or borrowed again, or the session is freed, `data` must stay valid; its elements may change
+// between runs.
+//
+// # Safety
+// `handle` is a session, `name` a string, `shape` points to `rank` sizes, and `data` to the
+// elements, which stay valid as said above.
+enum tile_status tile_session_borrow_input(struct tile_session *handle,
+                                           const char *name,
+                                           tile_dtype dtype,
+                                           const size_t *shape,
+                                           size_t rank,
+                                           const void *data);
+
+// Lets all later runs write an output to memory of the app, without a copy on the cpu device if
+// `data` is aligned to its elements. `bytes` is the size of the memory, which must be that of the
+// output. The memory must stay valid until another call of this function for the output, or until
+// the session is freed. A null pointer ends it.
+//
+// # Safety
+// `handle` is a session, `name` a string, and `data` is null or points to `bytes` bytes, which
+// nobody else uses during a run.
+enum tile_status tile_session_set_output(struct tile_session *handle,
+                                         const char *name,
+                                         void *data,
+                                         size_t bytes);
+
 // Runs the program, and waits for the results. Every input must have been set.
 //
 // # Safety
 // `handle` is a session.
 enum tile_status tile_session_run(struct tile_session *handle);
 
-// Returns an output of the last run. The shape and the data are valid until the next run of the
-// session, or until it is freed. A null pointer for any result is allowed.
+// Returns an output of the last run. The shape and the data are valid until the next call that
+// changes the session: a run, or the setting of an input or weight. A null pointer for any result
+// is allowed.
 //
 // # Safety
 // `handle` is a session, `name` a string, and the other pointers are null or valid for a write.

@@ -1,5 +1,7 @@
 //! Memory of the app that a session reads or writes in its runs.
 
+use std::ops::Range;
+
 use tile_runtime::{DType, TensorType, Value};
 
 /// A dense, row-major value in memory of the app.
@@ -27,6 +29,11 @@ impl Source {
         // SAFETY: the contract of `new`.
         unsafe { std::slice::from_raw_parts(self.data, self.bytes) }
     }
+
+    /// Returns the addresses of its bytes.
+    pub fn range(&self) -> Range<usize> {
+        self.data.addr()..self.data.addr() + self.bytes
+    }
 }
 
 impl Value for Source {
@@ -52,6 +59,8 @@ pub struct Destination {
     ty: TensorType,
     data: *mut u8,
     bytes: usize,
+    /// Whether the last run wrote it.
+    pub is_written: bool,
 }
 
 // SAFETY: nobody else uses the memory during a run.
@@ -61,20 +70,26 @@ impl Destination {
     /// Describes memory for an output.
     ///
     /// # Safety
-    /// - `data` is valid for the bytes of `ty` as long as the destination is used.
+    /// - `data` is valid for the bytes of `ty`, which may be uninitialised, as long as the
+    ///   destination is used.
     /// - Nobody else uses it during runs.
     pub unsafe fn new(ty: TensorType, data: *mut u8) -> Destination {
         let bytes = ty.checked_bytes().unwrap_or(0);
-        Destination { ty, data, bytes }
+        Destination { ty, data, bytes, is_written: false }
     }
 
     pub fn ty(&self) -> &TensorType {
         &self.ty
     }
 
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the contract of `new`.
-        unsafe { std::slice::from_raw_parts(self.data, self.bytes) }
+    /// Returns the memory if the last run wrote it.
+    pub fn written(&self) -> Option<*const u8> {
+        self.is_written.then_some(self.data.cast_const())
+    }
+
+    /// Returns the addresses of its bytes.
+    pub fn range(&self) -> Range<usize> {
+        self.data.addr()..self.data.addr() + self.bytes
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {

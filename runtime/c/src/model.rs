@@ -1,7 +1,8 @@
-//! Models: what a session is made of.
+//! Models, and the sizes for which their sessions are made.
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
+use std::ptr;
 
 use tile_runtime::{Device, Model as RuntimeModel, Session, SessionBuilder, Setting, TensorType};
 
@@ -66,6 +67,8 @@ unsafe fn model<'a>(model: *mut Model) -> Result<&'a mut Model, Failure> {
 pub unsafe extern "C" fn tile_model_load(path: *const c_char, out: *mut *mut Model) -> Status {
     status(|| {
         // SAFETY: the caller's contract.
+        unsafe { store(out, ptr::null_mut(), "out") }?;
+        // SAFETY: the caller's contract.
         let path = unsafe { string(path, "path") }?;
         let model = Model::new(RuntimeModel::load(path)?);
         // SAFETY: the caller's contract.
@@ -85,6 +88,8 @@ pub unsafe extern "C" fn tile_model_compile(
     out: *mut *mut Model,
 ) -> Status {
     status(|| {
+        // SAFETY: the caller's contract.
+        unsafe { store(out, ptr::null_mut(), "out") }?;
         // SAFETY: the caller's contract.
         let bytes = unsafe { slice(source.cast::<u8>(), length, "source") }?;
         let text = std::str::from_utf8(bytes)
@@ -116,6 +121,8 @@ pub unsafe extern "C" fn tile_model_from_pack(
     out: *mut *mut Model,
 ) -> Status {
     status(|| {
+        // SAFETY: the caller's contract.
+        unsafe { store(out, ptr::null_mut(), "out") }?;
         // SAFETY: the caller's contract.
         let bytes = unsafe { slice(bytes, length, "bytes") }?;
         let model = Model::new(RuntimeModel::from_pack(bytes)?);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
+use std::ptr;
 
 use tile_runtime::{Device, Error, Session as RuntimeSession, Tensor, TensorType};
 
@@ -54,7 +55,8 @@ unsafe fn session<'a>(session: *mut Session) -> Result<&'a mut Session, Failure>
 }
 
 /// Compiles a model for a device: "cpu", "wgpu" (the best GPU) or "wgpu:N". A null pointer is the
-/// best GPU, or this processor if there is none. Weights that a pack or an ONNX file has are set.
+/// best GPU, or this processor if there is none. Weights that a pack or an ONNX file has are set. The
+/// session outlives its model. Several sessions may run at once, on different threads.
 ///
 /// # Safety
 /// `model` is a model, `device` null or a string, and `out` valid for a write.
@@ -65,6 +67,8 @@ pub unsafe extern "C" fn tile_session_create(
     out: *mut *mut Session,
 ) -> Status {
     status(|| {
+        // SAFETY: the caller's contract.
+        unsafe { store(out, ptr::null_mut(), "out") }?;
         // SAFETY: the caller's contract.
         let model = unsafe { model.as_ref() }.ok_or_else(|| null("model"))?;
         let device = if device.is_null() {
@@ -310,7 +314,8 @@ pub unsafe extern "C" fn tile_session_borrow_input(
 /// Lets all later runs write an output to memory of the app, without a copy on the cpu device if
 /// `data` is aligned to its elements. `bytes` is the size of the memory, which must be that of the
 /// output. The memory must stay valid until another call of this function for the output, or until
-/// the session is freed. A null pointer ends it.
+/// the session is freed. It must not overlap that of another output or of a borrowed input. With a
+/// null pointer, later runs write the output to memory of the session again.
 ///
 /// # Safety
 /// `handle` is a session, `name` a string, and `data` is null or points to `bytes` bytes, which
@@ -355,16 +360,19 @@ pub unsafe extern "C" fn tile_session_run(handle: *mut Session) -> Status {
     status(|| {
         // SAFETY: the caller's contract.
         let session = unsafe { session(handle) }?;
+        session.check_apart()?;
         session.has_run = false;
         session.copies.clear();
+        session.destinations.values_mut().for_each(|destination| destination.is_written = false);
         let outputs = session.destinations.iter_mut();
         session.session.run_into(&session.sources, outputs)?;
+        session.destinations.values_mut().for_each(|destination| destination.is_written = true);
         session.has_run = true;
         Ok(())
     })
 }
 
-/// Returns an output of the last run. The shape and the data are valid until the next call that
+/// Returns an output of the last run, in memory that is not the caller's to free. The shape and the data are valid until the next call that
 /// changes the session: a run, or the setting of an input or weight. A null pointer for any result
 /// is allowed.
 ///
@@ -392,21 +400,41 @@ pub unsafe extern "C" fn tile_session_output(
             store_if(dtype, to_number(ty.dtype));
             store_if(shape, ty.shape.as_ptr());
             store_if(rank, ty.shape.len());
-            store_if(data, bytes.as_ptr().cast());
+            store_if(data, bytes.cast());
         }
         Ok(())
     })
 }
 
 impl Session {
+    /// Checks that outputs in memory of the app overlap neither each other nor borrowed inputs.
+    fn check_apart(&self) -> Result<(), Failure> {
+        let written: Vec<_> =
+            self.destinations.iter().map(|(name, memory)| (name, memory.range())).collect();
+        let read = self.sources.iter().map(|(name, memory)| (name, memory.range()));
+        for (number, (name, range)) in written.iter().enumerate() {
+            let others = written[..number].iter().cloned().chain(read.clone());
+            let overlaps =
+                |other: &std::ops::Range<usize>| range.start < other.end && other.start < range.end;
+            if let Some((other, _)) = others.into_iter().find(|(_, other)| overlaps(other)) {
+                let what = format!("the memory of output `{name}` overlaps that of `{other}`");
+                return Err(Failure::Usage(what));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns an output of the last run, which is valid until the session changes.
-    fn output(&mut self, name: &str) -> Result<(&TensorType, &[u8]), Failure> {
+    fn output(&mut self, name: &str) -> Result<(&TensorType, *const u8), Failure> {
         if let Some(destination) = self.destinations.get(name) {
-            return Ok((destination.ty(), destination.bytes()));
+            let data = destination.written().ok_or_else(|| {
+                Failure::Usage(format!("no run has written output `{name}` to this memory yet"))
+            })?;
+            return Ok((destination.ty(), data));
         }
         if self.is_host {
             let view = self.session.view(name)?;
-            return Ok((view.ty(), view.bytes()));
+            return Ok((view.ty(), view.bytes().as_ptr()));
         }
         if !self.copies.contains_key(name) {
             let copy = self.session.view(name)?.to_tensor().ok_or_else(|| Error::OutOfMemory {
@@ -416,7 +444,7 @@ impl Session {
             self.copies.insert(name.to_owned(), copy);
         }
         let copy = self.copies.get(name).ok_or_else(|| null(name))?;
-        Ok((copy.ty(), copy.bytes()))
+        Ok((copy.ty(), copy.bytes().as_ptr()))
     }
 }
 

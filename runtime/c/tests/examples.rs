@@ -1,4 +1,4 @@
-//! The examples in C and C++ compile without a warning, run under AddressSanitizer where the
+//! The programs in C and C++ compile without a warning, run under AddressSanitizer where the
 //! compiler has it, and compute what Rust computes.
 #![cfg(unix)]
 
@@ -20,12 +20,12 @@ fn library() -> PathBuf {
 
 /// Compiles an example. Returns `None` if there is no compiler.
 fn compiled(compiler: &str, source: &str) -> Option<PathBuf> {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source.replace('.', "_"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source.replace(['.', '/'], "_"));
     let compile = |options: &[&str]| {
         let rpath = format!("-Wl,-rpath,{}", library().display());
         let mut command = Command::new(compiler);
         command.args(["-Wall", "-Wextra", "-Werror", "-O1"]).args(options);
-        command.arg(root().join("examples").join(source)).arg("-I").arg(root().join("include"));
+        command.arg(root().join(source)).arg("-I").arg(root().join("include"));
         command.arg("-L").arg(library()).args(["-ltile", &rpath, "-o"]).arg(&program);
         command.output().ok()
     };
@@ -52,7 +52,7 @@ fn run(program: &Path, arguments: &[&Path]) -> Output {
 
 #[test]
 fn c_computes_what_rust_computes() {
-    let Some(program) = compiled("cc", "classify.c") else {
+    let Some(program) = compiled("cc", "examples/classify.c") else {
         return eprintln!("not run: there is no C compiler");
     };
     let model = Model::load(root().join("../../examples/models/mobilenet.tile")).unwrap();
@@ -81,8 +81,17 @@ fn c_computes_what_rust_computes() {
 }
 
 #[test]
+fn wrong_calls_are_errors() {
+    let Some(program) = compiled("cc", "tests/misuse.c") else {
+        return eprintln!("not run: there is no C compiler");
+    };
+    let output = run(&program, &[]);
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
 fn cpp_compiles_from_text() {
-    let Some(program) = compiled("c++", "scale.cpp") else {
+    let Some(program) = compiled("c++", "examples/scale.cpp") else {
         return eprintln!("not run: there is no C++ compiler");
     };
     let output = run(&program, &[]);

@@ -119,6 +119,9 @@ impl<E: Engine> Work<E> {
         let unstorable = || Error::unstorable(&buffer.ty, buffer.storage);
         match memory.block(id) {
             Some(block) => {
+                if block.is_shared() {
+                    *block = allocate(buffer.bytes(), "cpu", &buffer.ty)?;
+                }
                 store(value, buffer.storage, block.bytes_mut()).ok_or_else(unstorable)?;
                 if !matches!(buffer.content, Content::Input) {
                     engine.given(id, None);
@@ -275,7 +278,7 @@ impl<E: Engine> HostExecutable<E> {
                 return Err(no_input(number));
             };
             let is_lent = self.lends_input.get(number).is_some_and(|lends| *lends);
-            match value.dense().filter(|bytes| is_lent && is_aligned(bytes, port)) {
+            match value.dense().filter(|bytes| is_lent && suits(bytes, port)) {
                 Some(bytes) => lent.read.push((port.buffer, bytes)),
                 None => self.work().fill(port.buffer, value)?,
             }
@@ -284,10 +287,14 @@ impl<E: Engine> HostExecutable<E> {
         for (number, target) in outputs {
             let port = &plan.outputs[*number];
             let is_lent = self.lends_output[*number]
-                && target.dense().is_some_and(|bytes| is_aligned(bytes, port));
-            match is_lent {
-                true => lent.written.extend(target.dense().map(|bytes| (port.buffer, bytes))),
-                false => copied.push((*number, *target)),
+                && target.dense().is_some_and(|bytes| suits(bytes, port));
+            if !is_lent {
+                copied.push((*number, *target));
+                continue;
+            }
+            match target.dense() {
+                Some(bytes) if suits(bytes, port) => lent.written.push((port.buffer, bytes)),
+                _ => return Err(Error::internal("the memory for an output has changed")),
             }
         }
         let work = self.work();
@@ -296,9 +303,10 @@ impl<E: Engine> HostExecutable<E> {
     }
 }
 
-/// Returns whether bytes are aligned to the elements of a port.
-fn is_aligned(bytes: &[u8], port: &Port) -> bool {
-    bytes.as_ptr().align_offset(port.ty.dtype.size()) == 0
+/// Returns whether memory has the size of a port, and is aligned to its elements.
+fn suits(bytes: &[u8], port: &Port) -> bool {
+    port.ty.checked_bytes() == Some(bytes.len())
+        && bytes.as_ptr().align_offset(port.ty.dtype.size()) == 0
 }
 
 fn no_input(number: usize) -> Error {

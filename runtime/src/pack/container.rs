@@ -12,6 +12,7 @@ use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::VERSION;
 use crate::safetensors_types::dtype;
+use crate::value::View;
 #[cfg(feature = "build")]
 use {
     crate::safetensors_types::stored,
@@ -131,6 +132,12 @@ impl Container {
     /// Returns the bytes of a tensor.
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
         self.tensors.get(name).map(|(_, range)| &self.bytes[range.clone()])
+    }
+
+    /// Returns a tensor where it lies in the file.
+    pub fn view(&self, name: &str) -> Option<View<'_>> {
+        let (ty, range) = self.tensors.get(name)?;
+        Some(View { ty, bytes: &self.bytes[range.clone()] })
     }
 
     /// Returns a copy of a tensor.

@@ -199,6 +199,9 @@ impl Foreign for Pack {
     }
 
     fn build(self: Arc<Self>, builder: &SessionBuilder) -> Result<Session, Error> {
+        if builder.on.name() == "reference" {
+            return Err(refused("the reference interpreter runs programs, and a pack has plans"));
+        }
         let number = self.choose(&builder.request, builder.on.profile().execution)?;
         let plan = self
             .plan(number, builder)
@@ -215,7 +218,7 @@ impl Foreign for Pack {
         let missing: Vec<String> =
             session.missing_weights().map(|(path, _)| path.to_owned()).collect();
         for path in missing {
-            if let Some(weight) = self.container.tensor(&path) {
+            if let Some(weight) = self.container.view(&path) {
                 session.set(&path, &weight)?;
             }
         }

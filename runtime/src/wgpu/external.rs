@@ -49,31 +49,30 @@ impl GpuExecutable {
         if let Some(region) = &region {
             self.check_exclusive(bound.port, is_output, region)?;
         }
+        if region.is_some() || self.own.contains_key(&id) {
+            self.replace(id, region)?;
+        }
         self.textures.retain(|texture| texture.id != id);
         self.textures.extend(texture);
-        if region.is_none() && !self.own.contains_key(&id) {
-            return Ok(());
-        }
-        let own = match self.own.remove(&id) {
-            Some(own) => own,
-            None => launches::region(&self.regions, id)?.clone(),
-        };
-        match region {
-            Some(region) => {
-                self.own.insert(id, own);
-                self.regions[id] = Some(region);
-            }
-            None => self.regions[id] = Some(own),
-        }
-        let bound = self.rebind(id);
-        // The buffer may be of another device.
-        if bound.is_err()
-            && let Some(own) = self.own.remove(&id)
-        {
-            self.regions[id] = Some(own);
+        Ok(())
+    }
+
+    /// Binds a region of the app for buffer `id`, or with `None` its own region again. On an error,
+    /// such as for a buffer of another device, the region before is bound again.
+    fn replace(&mut self, id: BufferId, region: Option<Region>) -> Result<(), Error> {
+        let before = launches::region(&self.regions, id)?.clone();
+        let own = self.own.get(&id).unwrap_or(&before).clone();
+        self.regions[id] = Some(region.clone().unwrap_or_else(|| own.clone()));
+        if let Err(error) = self.rebind(id) {
+            self.regions[id] = Some(before);
             self.rebind(id)?;
+            return Err(error);
         }
-        bound
+        match region {
+            Some(_) => _ = self.own.insert(id, own),
+            None => _ = self.own.remove(&id),
+        }
+        Ok(())
     }
 
     /// Checks that no buffer is both read and written by the program.
@@ -114,14 +113,20 @@ impl GpuExecutable {
 
     /// Gives a weight whose buffer others share a buffer of its own.
     pub fn unshare(&mut self, id: BufferId) -> Result<(), Error> {
-        if !lock(&self.shared).remove(&id) {
+        if !lock(&self.shared).contains(&id) {
             return Ok(());
         }
         let bytes = self.plan.buffers[id].bytes();
         let create = || Ok(create(&self.gpu, bytes));
         let own = self.gpu.scoped_now("to allocate a weight", create)?;
-        self.regions[id] = Some(Region { buffer: own, offset: 0 });
-        self.rebind(id)
+        let before = self.regions[id].replace(Region { buffer: own, offset: 0 });
+        if let Err(error) = self.rebind(id) {
+            self.regions[id] = before;
+            return Err(error);
+        }
+        // Only now: until then, the buffer of others must not be written.
+        lock(&self.shared).remove(&id);
+        Ok(())
     }
 
     /// Binds the memory that buffer `id` has now.
