@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tile_compiler::dtype::DType;
 use tile_lang::listed;
 use tile_runtime::pack::{PackBuilder, PackTarget};
-use tile_runtime::{Device, Error};
+use tile_runtime::{Device, Error, Target};
 
 use crate::arguments::narrow_float;
 use crate::inputs::Inputs;
@@ -23,10 +23,10 @@ pub struct Build {
     /// Write the pack to this file
     #[arg(short, long, value_name = "FILE.tilepack")]
     output: PathBuf,
-    /// What the pack is for: cpu, the embedded device on any processor; wgsl, msl, spirv, hlsl or
+    /// The targets of the pack: cpu, the embedded device on any processor; wgsl, msl, spirv, hlsl or
     /// glsl, any GPU, with the kernels in this language for other runtimes; web, the same as wgsl
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "cpu,wgsl",
-          value_parser = target)]
+    /// [default: cpu,wgsl, or cpu if GPUs lack what the program needs]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = target)]
     target: Vec<PackTarget>,
     #[command(flatten)]
     inputs: Inputs,
@@ -61,12 +61,39 @@ pub fn build(arguments: &Build, terminal: &Terminal) -> Result<(), Failure> {
     loses_nothing(&read, &[output])?;
     can_be_written(output)?;
     let source = Source::load(file, inputs.sizes.entry.as_deref(), terminal)?;
+    let (cpu, gpu) = (PackTarget::Cpu, PackTarget::Gpu(Target::Wgsl));
+    let pack = match &arguments.target[..] {
+        [] => packed(arguments, &[cpu, gpu], &source, terminal).or_else(|failure| {
+            let pack = packed(arguments, &[cpu], &source, terminal).map_err(|_| failure)?;
+            terminal.note("the pack is for cpu only: `--target cpu,wgsl` says what GPUs lack");
+            Ok(pack)
+        }),
+        targets => packed(arguments, targets, &source, terminal),
+    }?;
+    let missing: Vec<&str> = pack.missing_weights().map(|(path, _)| path.as_str()).collect();
+    if !missing.is_empty() {
+        let how = "give them to `build`, or to each `run`, with `--weights FILE`";
+        terminal.note(&format!("the pack is without the weights {}: {how}", listed(&missing)));
+    }
+    let size = pack.write(output).map_err(|error| source.failed(&error))?;
+    terminal.note(&format!("wrote {}, {}", output.display(), bytes(size)));
+    Ok(())
+}
+
+/// Makes the pack for these targets.
+fn packed(
+    arguments: &Build,
+    targets: &[PackTarget],
+    source: &Source,
+    terminal: &Terminal,
+) -> Result<PackBuilder, Failure> {
+    let inputs = &arguments.inputs;
     let failed = |error: Error| source.failed(&error);
     let device = if arguments.exact { Device::cpu().exact() } else { Device::cpu() };
-    let mut pack = PackBuilder::new(&arguments.target);
+    let mut pack = PackBuilder::new(targets);
     for (number, sizes) in inputs.sizes.sweep()?.into_iter().enumerate() {
         let inputs = Inputs { sizes, ..inputs.clone() };
-        let builder = inputs.builder(&source, &device, &inputs.read(&source)?)?;
+        let builder = inputs.builder(source, &device, &inputs.read(source)?)?;
         let builder =
             arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
         pack.add(&builder).map_err(failed)?;
@@ -80,14 +107,5 @@ pub fn build(arguments: &Build, terminal: &Terminal) -> Result<(), Failure> {
             pack.add_weights(&session).map_err(failed)?;
         }
     }
-    let missing: Vec<&str> = pack.missing_weights().map(|(path, _)| path.as_str()).collect();
-    if !missing.is_empty() {
-        terminal.note(&format!(
-            "the pack is without the weights {}: give them to `build`, or to each `run`, with `--weights FILE`",
-            listed(&missing)
-        ));
-    }
-    let size = pack.write(output).map_err(failed)?;
-    terminal.note(&format!("wrote {}, {}", output.display(), bytes(size)));
-    Ok(())
+    Ok(pack)
 }

@@ -11,13 +11,16 @@ use tile_runtime::{Device, Error, Model, Session, SessionBuilder, Target, Tensor
 
 /// Programs of each kind of step: products, windows, loops, gathers, row statistics, random
 /// numbers, constants, several types, and outputs that are inputs.
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "model Images(X[N, 9, 9, 3]) -> (Y) {
         Y = X |> Conv2D(4, [3, 3], padding = same, activation = relu) |> DepthwiseConv2D([3, 3])
             |> BatchNormalization |> MaxPool2D([2, 2]) |> Flatten |> Dense(5, activation = softmax);
     }",
+    "model Twice(V[64, 64], X[N, 64]) -> (A, B) {
+        A = X |> Dense(64, use_bias = false); B[n, u: N, 64] = +(X[n, k] * V[k, u]);
+    }",
     "model Sequences(X[N, 6, 3]) -> (Y) { Y = X |> LSTM(4) |> Dense(2); }",
-    "model Attention(X[N, 5, 8]) -> (Y) { Y = X |> TransformerEncoderLayer(2, 16); }",
+    "model Attention(X[N, 5, 8]) -> (Y) { Y = X |> TransformerEncoderLayer(8, 2, 16); }",
     "function rows(X[N, 7]) -> (S, M, K) {
         S = softmax(X); M[n: N] = >(X[n, k]); K[n: N] = argmax(X[n, k]);
     }",
@@ -115,7 +118,7 @@ fn message(result: Result<Session, Error>) -> String {
 #[test]
 fn a_pack_says_what_it_is_for() {
     let device = Device::cpu();
-    let model = model(PROGRAMS[1]).unwrap();
+    let model = model(PROGRAMS[2]).unwrap();
     let packed = packed(&model, &device);
     let on = || packed.on(&device);
     assert_eq!(

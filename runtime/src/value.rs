@@ -1,5 +1,5 @@
-//! [`Value`] and [`Destination`]: memory of an app that a session reads or writes, and [`View`]: memory
-//! of a session that an app reads.
+//! [`Value`] and [`Destination`]: memory of an app that a session reads or writes, and [`View`]:
+//! memory of a session that an app reads.
 
 use tile_compiler::dtype::DType;
 use tile_compiler::tensor::{Tensor, TensorType};

@@ -62,7 +62,8 @@ impl Signature {
                 return Err(source.wrong_input(entry, name, "E0301", &what, &help));
             }
         }
-        let batches = source.model.pack().map(|pack| pack.samples()).unwrap_or_default();
+        let batches =
+            source.model.pack().map(|pack| pack.samples(&bindings.sizes)).unwrap_or_default();
         Ok(Signature { inputs, outputs, batches })
     }
 

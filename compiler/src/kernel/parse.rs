@@ -12,18 +12,6 @@ use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
 
-impl Type {
-    /// Reads a type as it prints: `f32`, `f32x4`.
-    pub fn parse(text: &str) -> Option<Type> {
-        let lanes = [("x2", 2), ("x4", 4)];
-        let (dtype, lanes) = lanes
-            .iter()
-            .find_map(|(end, n)| Some((text.strip_suffix(end)?, *n)))
-            .unwrap_or((text, 1));
-        Some(Type { dtype: DType::parse(dtype)?, lanes })
-    }
-}
-
 impl Kernel {
     /// Reads a kernel's text form. Expressions are typed; [`Kernel::verify`] checks all other
     /// invariants.

@@ -197,3 +197,15 @@ impl Kernel {
         }
     }
 }
+
+impl Type {
+    /// Reads a type as it prints: `f32`, `f32x4`.
+    pub fn parse(text: &str) -> Option<Type> {
+        let lanes = [("x2", 2), ("x4", 4)];
+        let (dtype, lanes) = lanes
+            .iter()
+            .find_map(|(end, n)| Some((text.strip_suffix(end)?, *n)))
+            .unwrap_or((text, 1));
+        Some(Type { dtype: DType::parse(dtype)?, lanes })
+    }
+}

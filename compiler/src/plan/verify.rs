@@ -17,7 +17,7 @@ impl Plan {
 
     /// Checks all but kernels and slots.
     pub(super) fn verify_routines(&self) -> Result<(), String> {
-        self.verify_numbers()?;
+        self.verify_steps()?;
         let mut names = HashSet::new();
         let mut works: HashMap<Work, Vec<&Routine>> = HashMap::new();
         for routine in &self.routines {
@@ -33,6 +33,14 @@ impl Plan {
                 ));
             }
             same_work.push(routine);
+        }
+        Ok(())
+    }
+
+    /// Checks the nests, and that the steps read what is in memory.
+    pub(super) fn verify_steps(&self) -> Result<(), String> {
+        self.verify_numbers()?;
+        for routine in &self.routines {
             if let Work::Nest(nest) = &routine.work {
                 nest.verify().map_err(|invalid| invalid.to_string())?;
             }

@@ -55,8 +55,8 @@ unsafe fn session<'a>(session: *mut Session) -> Result<&'a mut Session, Failure>
 }
 
 /// Compiles a model for a device: "cpu", "wgpu" (the best GPU) or "wgpu:N". A null pointer is the
-/// best GPU, or this processor if there is none. Weights that a pack or an ONNX file has are set. The
-/// session outlives its model. Several sessions may run at once, on different threads.
+/// best GPU, or this processor if there is none. Weights that a pack or an ONNX file has are set.
+/// The session outlives its model. Several sessions may run at once, on different threads.
 ///
 /// # Safety
 /// `model` is a model, `device` null or a string, and `out` valid for a write.
@@ -372,9 +372,9 @@ pub unsafe extern "C" fn tile_session_run(handle: *mut Session) -> Status {
     })
 }
 
-/// Returns an output of the last run, in memory that is not the caller's to free. The shape and the data are valid until the next call that
-/// changes the session: a run, or the setting of an input or weight. A null pointer for any result
-/// is allowed.
+/// Returns an output of the last run, in memory that is not the caller's to free. The shape and the
+/// data are valid until the next call that changes the session: a run, or the setting of an input or
+/// weight. A null pointer for any result is allowed.
 ///
 /// # Safety
 /// `handle` is a session, `name` a string, and the other pointers are null or valid for a write.

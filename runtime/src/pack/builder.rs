@@ -1,5 +1,6 @@
 //! [`PackBuilder`]: makes packs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +15,7 @@ use tile_compiler::profile::{Processor, Profile};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::container::write;
-use super::{Index, PackDevice, PackedLayer, PackedPlan, VERSION};
+use super::{Index, PackDevice, PackedLayer, PackedPlan, VERSION, weight_name};
 use crate::backend::plan;
 use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
@@ -233,18 +234,14 @@ impl PackBuilder {
     /// Returns the pack.
     ///
     /// # Errors
-    /// Returns [`Error::Pack`] for a pack without plans, or if the path of a weight begins with
-    /// `/`.
+    /// Returns [`Error::Pack`] for a pack without plans.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         if self.index.plans.is_empty() {
             return Err(Error::Pack { what: "a pack without plans cannot run".into() });
         }
-        if let Some(path) = self.weights.keys().find(|path| path.starts_with('/')) {
-            let what = format!("the weight `{path}` has the name of a part of the pack");
-            return Err(Error::Pack { what });
-        }
-        let all: BTreeMap<&str, &Tensor> =
-            self.parts.iter().chain(&self.weights).map(|(name, part)| (&**name, part)).collect();
+        let weights = self.weights.iter().map(|(path, weight)| (weight_name(path), weight));
+        let parts = self.parts.iter().map(|(name, part)| (Cow::from(name), part));
+        let all: BTreeMap<Cow<str>, &Tensor> = parts.chain(weights).collect();
         let internal = |error: serde_json::Error| Error::internal(error.to_string());
         let index = serde_json::to_string(&self.index).map_err(internal)?;
         let metadata = [

@@ -17,6 +17,7 @@ use crate::value::View;
 use {
     crate::safetensors_types::stored,
     serde_json::{Map, json},
+    std::borrow::Cow,
     std::cmp::Reverse,
     std::collections::BTreeMap,
 };
@@ -59,12 +60,12 @@ fn checksum(bytes: &[u8], header: usize) -> Option<(Range<usize>, String)> {
 #[cfg(feature = "build")]
 pub fn write(
     metadata: &[(&str, &str)],
-    tensors: &BTreeMap<&str, &Tensor>,
+    tensors: &BTreeMap<Cow<str>, &Tensor>,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let texts = metadata.iter().chain(&[("checksum", UNKNOWN)]);
     let texts: BTreeMap<&str, &str> = texts.copied().collect();
     let mut header = Map::from_iter([("__metadata__".to_owned(), json!(texts))]);
-    let mut sorted: Vec<(&&str, &&Tensor)> = tensors.iter().collect();
+    let mut sorted: Vec<(&Cow<str>, &&Tensor)> = tensors.iter().collect();
     sorted.sort_by_key(|(_, tensor)| Reverse(tensor.dtype().size()));
     let mut end = 0;
     for (name, tensor) in &sorted {
@@ -72,7 +73,7 @@ pub fn write(
         end += tensor.bytes().len();
         let (dtype, shape) = (stored(tensor.dtype()), tensor.shape());
         let info = json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
-        header.insert((**name).to_owned(), info);
+        header.insert(name.to_string(), info);
     }
     let mut header = serde_json::to_vec(&header)?;
     header.resize(header.len().next_multiple_of(8), b' ');

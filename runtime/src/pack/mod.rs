@@ -5,7 +5,7 @@
 //!
 //! | name | content |
 //! |---|---|
-//! | a weight's path, such as `dense.Kernel` | the weight |
+//! | `dense.Kernel` | the weight at this path, after `//` if the path begins with `/` or `_` |
 //! | `/plans/N` | plan number N of the index, as JSON |
 //! | `/constants/N` | a constant that plans refer to by this number |
 //! | `/kernels/N/LANGUAGE/NAME` | a kernel of plan N in a shading language, for other runtimes |
@@ -37,6 +37,7 @@ mod tests;
 #[cfg(feature = "build")]
 pub use builder::{PackBuilder, PackTarget};
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -140,11 +141,12 @@ impl Pack {
         first.flat_map(|plan| plan.outputs.iter().map(|(name, _)| name.as_str()))
     }
 
-    /// Returns the sizes of the first axis of the first input for which there are plans, in
-    /// ascending order: the numbers of samples that run together.
-    pub fn samples(&self) -> Vec<usize> {
+    /// Returns the sizes of the first axis of the first input, in plans with these sizes by name:
+    /// the numbers of samples that run together, in ascending order.
+    pub fn samples(&self, sizes: &BTreeMap<String, usize>) -> Vec<usize> {
         let size = |plan: &PackedPlan| plan.inputs.first()?.1.shape.first().copied();
-        let mut sizes: Vec<usize> = self.index.plans.iter().filter_map(size).collect();
+        let plans = self.index.plans.iter().filter(|plan| plan.has(sizes));
+        let mut sizes: Vec<usize> = plans.filter_map(size).collect();
         sizes.sort_unstable();
         sizes.dedup();
         sizes
@@ -152,6 +154,18 @@ impl Pack {
 
     /// Returns the paths and types of the weights in the pack.
     pub fn weights(&self) -> impl Iterator<Item = (&str, TensorType)> {
-        self.container.tensors().filter(|(name, _)| !name.starts_with('/'))
+        self.container.tensors().filter_map(|(name, ty)| match name.strip_prefix("//") {
+            Some(path) => Some((path, ty)),
+            None => (!name.starts_with('/')).then_some((name, ty)),
+        })
+    }
+}
+
+/// Returns the name of a weight in the file, which differs from the names of other parts and from
+/// that of the metadata.
+fn weight_name(path: &str) -> Cow<'_, str> {
+    match path.starts_with(['/', '_']) {
+        true => format!("//{path}").into(),
+        false => path.into(),
     }
 }

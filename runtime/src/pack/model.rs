@@ -1,5 +1,6 @@
 //! Packs as models: reading one, and building sessions of it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use tile_compiler::tensor::TensorType;
 use tile_lang::listed;
 
 use super::container::Container;
-use super::{Index, Pack, PackDevice, PackedPlan};
+use super::{Index, Pack, PackDevice, PackedPlan, weight_name};
 use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
 use crate::files::{open_file, read_file};
@@ -94,7 +95,7 @@ impl Pack {
                     input == name && matches!(binding, Binding::Tensor(given) if given == ty)
                 })
             });
-            typed && sizes.iter().all(|(name, size)| plan.sizes.get(name) == Some(size))
+            typed && plan.has(sizes)
         };
         let chosen = self.index.plans.iter().position(|plan| plan.device == device && fits(plan));
         chosen.ok_or_else(|| {
@@ -164,7 +165,12 @@ impl PackedPlan {
         let inputs = self.inputs.iter().map(|(name, ty)| format!("{name} = {ty}"));
         let parts: Vec<String> =
             if self.sizes.is_empty() { inputs.collect() } else { sizes.collect() };
-        listed(&parts)
+        if parts.is_empty() { "no inputs".into() } else { listed(&parts) }
+    }
+
+    /// Returns whether the plan has these sizes.
+    pub(super) fn has(&self, sizes: &BTreeMap<String, usize>) -> bool {
+        sizes.iter().all(|(name, size)| self.sizes.get(name) == Some(size))
     }
 
     fn input(&self, name: &str) -> Option<&TensorType> {
@@ -174,9 +180,7 @@ impl PackedPlan {
 
 impl Foreign for Pack {
     fn declared(&self, input: &str, bindings: &Bindings) -> Option<Declared> {
-        let is_wanted = |plan: &&PackedPlan| {
-            bindings.sizes.iter().all(|(name, size)| plan.sizes.get(name) == Some(size))
-        };
+        let is_wanted = |plan: &&PackedPlan| plan.has(&bindings.sizes);
         let mut types =
             self.index.plans.iter().filter(is_wanted).filter_map(|plan| plan.input(input));
         let first = types.next()?;
@@ -218,7 +222,7 @@ impl Foreign for Pack {
         let missing: Vec<String> =
             session.missing_weights().map(|(path, _)| path.to_owned()).collect();
         for path in missing {
-            if let Some(weight) = self.container.view(&path) {
+            if let Some(weight) = self.container.view(&weight_name(&path)) {
                 session.set(&path, &weight)?;
             }
         }
