@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 target=aarch64-unknown-linux-gnu
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
-cargo test --release --target $target --target-dir target/arm --no-default-features --locked -p tile-runtime --lib -- "$@"
+cargo test --release --target $target --target-dir target/arm --no-default-features --features compile --locked -p tile-runtime --lib -- "$@"

@@ -8,5 +8,5 @@ cd "$(dirname "$0")/.."
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
 # The thread pool lives until the process ends.
 export ASAN_OPTIONS=detect_leaks=0
-cargo test --target x86_64-unknown-linux-gnu --target-dir target/asan --no-default-features --locked \
+cargo test --target x86_64-unknown-linux-gnu --target-dir target/asan --no-default-features --features compile --locked \
     -p tile-runtime --lib -- "$@"
