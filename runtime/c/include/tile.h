@@ -157,6 +157,7 @@ void tile_model_free(struct tile_model *handle);
 
 // Compiles a model for a device: "cpu", "wgpu" (the best GPU) or "wgpu:N". A null pointer is the
 // best GPU, or this processor if there is none. Weights that a pack or an ONNX file has are set.
+// The session outlives its model. Several sessions may run at once, on different threads.
 //
 // # Safety
 // `model` is a model, `device` null or a string, and `out` valid for a write.
@@ -237,7 +238,8 @@ enum tile_status tile_session_borrow_input(struct tile_session *handle,
 // Lets all later runs write an output to memory of the app, without a copy on the cpu device if
 // `data` is aligned to its elements. `bytes` is the size of the memory, which must be that of the
 // output. The memory must stay valid until another call of this function for the output, or until
-// the session is freed. A null pointer ends it.
+// the session is freed. It must not overlap that of another output or of a borrowed input. With a
+// null pointer, later runs write the output to memory of the session again.
 //
 // # Safety
 // `handle` is a session, `name` a string, and `data` is null or points to `bytes` bytes, which
@@ -253,9 +255,9 @@ enum tile_status tile_session_set_output(struct tile_session *handle,
 // `handle` is a session.
 enum tile_status tile_session_run(struct tile_session *handle);
 
-// Returns an output of the last run. The shape and the data are valid until the next call that
-// changes the session: a run, or the setting of an input or weight. A null pointer for any result
-// is allowed.
+// Returns an output of the last run, in memory that is not the caller's to free. The shape and the
+// data are valid until the next call that changes the session: a run, or the setting of an input or
+// weight. A null pointer for any result is allowed.
 //
 // # Safety
 // `handle` is a session, `name` a string, and the other pointers are null or valid for a write.
