@@ -23,8 +23,9 @@ pub struct Build {
     /// Write the pack to this file
     #[arg(short, long, value_name = "FILE.tilepack")]
     output: PathBuf,
-    /// The targets of the pack: cpu, the embedded device on any processor; wgsl, msl, spirv, hlsl or
-    /// glsl, any GPU, with the kernels in this language for other runtimes; web, the same as wgsl
+    /// The targets of the pack: cpu, the embedded device on any processor; wgsl, msl, spirv, hlsl
+    /// or glsl, any GPU, with the kernels in this language for other runtimes; web, the same as
+    /// wgsl
     /// [default: cpu,wgsl, or cpu if GPUs lack what the program needs]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = target)]
     target: Vec<PackTarget>,

@@ -256,8 +256,8 @@ enum tile_status tile_session_set_output(struct tile_session *handle,
 enum tile_status tile_session_run(struct tile_session *handle);
 
 // Returns an output of the last run, in memory that is not the caller's to free. The shape and the
-// data are valid until the next call that changes the session: a run, or the setting of an input or
-// weight. A null pointer for any result is allowed.
+// data are valid until the next call that changes the session: a run, or the setting of an input
+// or weight. A null pointer for any result is allowed.
 //
 // # Safety
 // `handle` is a session, `name` a string, and the other pointers are null or valid for a write.

@@ -373,8 +373,8 @@ pub unsafe extern "C" fn tile_session_run(handle: *mut Session) -> Status {
 }
 
 /// Returns an output of the last run, in memory that is not the caller's to free. The shape and the
-/// data are valid until the next call that changes the session: a run, or the setting of an input or
-/// weight. A null pointer for any result is allowed.
+/// data are valid until the next call that changes the session: a run, or the setting of an input
+/// or weight. A null pointer for any result is allowed.
 ///
 /// # Safety
 /// `handle` is a session, `name` a string, and the other pointers are null or valid for a write.
