@@ -22,7 +22,8 @@
 //!
 //! A plan for processors has loop nests. They become native programs when a session is built, for
 //! the vector unit and the caches of the machine at hand, so that a pack made on one machine is
-//! fast on another. A plan for GPUs has kernels for the `generic` profile, which every adapter can run.
+//! fast on another. A plan for GPUs has kernels for the `generic` profile, which every adapter can
+//! run.
 //!
 //! The checksum finds damage. It is no signature: a pack is a program, and whoever runs one trusts
 //! its maker as with any other program.
