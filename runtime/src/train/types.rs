@@ -66,7 +66,7 @@ pub fn as_model_takes(
 ) -> Result<(), Error> {
     let program = model.program();
     let is_trained = matches!(settings(program, entry), Ok(Some(_)));
-    let is_model = !model.is_onnx()
+    let is_model = model.is_program()
         && program.entry(entry).is_ok_and(|entry| entry.kind == FunctionKind::Model);
     let is_meant = |dtype: DType| becomes_f32(dtype) && (is_trained || !dtype.is_float());
     let is_open =

@@ -26,6 +26,7 @@ use std::sync::LazyLock;
 
 use tile_compiler::names::snake_case;
 use tile_compiler::tensor::TensorType;
+#[cfg(feature = "compile")]
 use tile_lang::library_names;
 
 use super::options::LoadOptions;
@@ -191,6 +192,12 @@ pub const UNKNOWN_CLASS: &str = "layer";
 /// Returns the class in snake case if `name` is an automatic layer name.
 pub fn automatic_class(name: &str) -> Option<&str> {
     is_automatic(name).then(|| numbered(name).0)
+}
+
+/// Returns no names: a build without the compiler has no library.
+#[cfg(not(feature = "compile"))]
+fn library_names() -> impl Iterator<Item = &'static str> {
+    std::iter::empty()
 }
 
 /// Returns whether `name` is an automatic name of a library layer.

@@ -48,7 +48,7 @@ impl KerasModel {
             sources: model.sources().clone(),
             diagnostics: vec![diagnostic],
         };
-        if model.is_onnx() {
+        if !model.is_program() {
             return Err(Error::Keras { what: vec!["an ONNX model has no layers of Keras".into()] });
         }
         let function = model.program().entry(entry).map_err(failed)?;
