@@ -5,11 +5,11 @@
 //! next, `caches` tells how much memory is near, and `pages` asks for huge pages.
 
 mod caches;
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "prefetches"))]
+#[expect(unsafe_code, reason = "types of plain bytes, and prefetches")]
 mod elements;
 #[expect(unsafe_code, reason = "an operand may be memory that an output overwrites")]
 mod operand;
-#[expect(unsafe_code, reason = "advice on the pages of memory")]
+#[cfg_attr(target_os = "linux", expect(unsafe_code, reason = "advice on the pages of memory"))]
 mod pages;
 pub mod scratch;
 #[expect(unsafe_code, reason = "several threads write parts of one slice")]
