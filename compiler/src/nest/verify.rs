@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::scalar::{Inst, Program, Value};
 
+use super::simplify::expressions;
 use super::{Inner, Leaf, Load, Nest, Output};
 
 /// A violated rule of [`crate::nest`], which is a bug in the pass that made the nest.
@@ -84,9 +85,6 @@ impl Nest {
             }
         }
         self.check_rank()?;
-        for affine in self.guards.iter().chain(&self.position) {
-            self.mentions_below(affine, self.axes.len() + self.derived.len())?;
-        }
         for number in 0..self.inner.len() {
             self.check_program(&self.inner[number].body, Part::Inner(number))?;
         }
@@ -94,8 +92,8 @@ impl Nest {
         self.check_program(&self.epilogue, Part::Epilogue)
     }
 
-    /// Checks that programs read earlier values, results are values, and derived variables follow
-    /// from those before them.
+    /// Checks that programs read earlier values, results are values, expressions mention known
+    /// variables, and derived variables those before them. The other checks rely on this one.
     fn check_numbers(&self) -> Result<(), String> {
         for (number, derived) in self.derived.iter().enumerate() {
             let known = self.axes.len() + number;
@@ -114,14 +112,8 @@ impl Nest {
             let are_values = program.results.iter().all(|&r| program.insts.get(r).is_some());
             require(are_values, || "a result is no value".into())?;
         }
-        let all = self.body_loads().chain(self.epilogue_loads());
-        for affine in all.flat_map(|load| load.when.iter().chain([&load.offset])) {
-            self.mentions_below(affine, self.axes.len() + self.derived.len())?;
-        }
-        let positions = self.outputs.iter().map(|output| &output.position);
-        for affine in positions.chain(&self.guards).chain(&self.position).chain(&self.rank) {
-            self.mentions_below(affine, self.axes.len() + self.derived.len())?;
-        }
+        let variables = self.axes.len() + self.derived.len();
+        expressions(self).try_for_each(|affine| self.mentions_below(affine, variables))?;
         let tensors = self.operands.iter().chain(self.outputs.iter().map(|output| &output.ty));
         for ty in tensors {
             require(ty.checked_bytes().is_some(), || format!("{ty} is too large"))?;
@@ -157,7 +149,6 @@ impl Nest {
             if self.is_of_rows(number) { self.places() / self.row_length() } else { self.places() };
         let fits = if self.loops == 0 { ty.elements() == places } else { ty.elements() >= places };
         require(fits, || format!("{ty} does not have {places} elements"))?;
-        self.mentions_below(position, self.axes.len() + self.derived.len())?;
         let reduces = position.variables().any(|v| self.depends_on_reduction(v));
         require(!reduces, || "a position in an output mentions a reduction axis".into())?;
         // Bounds of derived variables may be wider than their values: intervals ignore
@@ -219,9 +210,6 @@ impl Nest {
         let epilogue = part == Part::Epilogue;
         for (value, (inst, dtype)) in program.insts.enumerate() {
             let place = || format!("v{value} of the {part}");
-            require(inst.operands().iter().all(|&o| o < value), || {
-                format!("{} reads a later value", place())
-            })?;
             let type_of = |v: Value| program.insts[v].1;
             let typed = match inst {
                 Inst::Const(s) => s.dtype == *dtype,
@@ -292,9 +280,8 @@ impl Nest {
 
     fn check_load(&self, load: &Load, part: Part) -> Result<(), String> {
         let epilogue = part == Part::Epilogue;
-        let operand = self.operands.get(load.operand).ok_or("an unknown operand")?;
+        let operand = &self.operands[load.operand];
         for affine in load.when.iter().chain([&load.offset]) {
-            self.mentions_below(affine, self.axes.len() + self.derived.len())?;
             require(self.knows(affine, part), || format!("the {part} mentions a reduction axis"))?;
         }
         // A guard may bound a guarded address in ways that interval arithmetic cannot show.
