@@ -121,12 +121,6 @@ fn table<const N: usize>(header: [&str; N]) -> Table {
 
 fn text(network: &Network, other: &Network) -> String {
     let mut table = table(["Layer (type)", "Output Shape", "Param #"]);
-    let count = |path: &str| -> usize {
-        let inside = |weight: &&tile_compiler::lower::Weight| {
-            weight.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
-        };
-        network.weights.iter().filter(inside).map(|weight| weight.ty.elements()).sum()
-    };
     let mut shown: Vec<&str> = Vec::new();
     for (layer, again) in network.layers.iter().zip(&other.layers) {
         // A layer that is applied twice is listed once.
@@ -137,11 +131,7 @@ fn text(network: &Network, other: &Network) -> String {
         let shapes: Vec<String> =
             layer.outputs.iter().zip(&again.outputs).map(|(a, b)| shape(a, b)).collect();
         let name = format!("{} ({})", layer.path, layer.class);
-        table.add_row([
-            name,
-            shapes.join(", "),
-            grouped(layer.elements.unwrap_or_else(|| count(&layer.path))),
-        ]);
+        table.add_row([name, shapes.join(", "), grouped(network.elements(layer))]);
     }
     let is_own = |path: &str| {
         !path.contains('.') && network.layers.iter().all(|layer| layer.elements.is_none())

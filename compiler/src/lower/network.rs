@@ -53,6 +53,16 @@ impl Network {
         self.layers.iter().map(|layer| (layer.path.clone(), layer.class.clone())).collect()
     }
 
+    /// Returns the number of elements of the weights of one application of a layer.
+    pub fn elements(&self, layer: &Layer) -> usize {
+        let is_inside = |weight: &&Weight| {
+            let rest = weight.path.strip_prefix(layer.path.as_str());
+            rest.is_some_and(|rest| rest.starts_with('.'))
+        };
+        let inside = self.weights.iter().filter(is_inside);
+        layer.elements.unwrap_or_else(|| inside.map(|weight| weight.ty.elements()).sum())
+    }
+
     /// Returns the name of the input of a step with the target of an output.
     pub fn target(output: &str) -> String {
         format!("target {output}")

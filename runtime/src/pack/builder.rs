@@ -1,7 +1,7 @@
 //! [`PackBuilder`]: makes packs.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -70,11 +70,11 @@ impl PackTarget {
 pub struct PackBuilder {
     targets: Vec<PackTarget>,
     index: Index,
-    /// The tensors that are no weights, by their names in the pack.
+    /// The plans and kernels, by their names in the pack.
     pub(super) parts: BTreeMap<String, Tensor>,
     weights: BTreeMap<String, Tensor>,
-    /// The numbers of constants, by their type and bytes.
-    constants: HashMap<(TensorType, Vec<u8>), usize>,
+    /// The different constants of all plans.
+    constants: Vec<Tensor>,
 }
 
 impl PackBuilder {
@@ -90,7 +90,7 @@ impl PackBuilder {
             },
             parts: BTreeMap::new(),
             weights: BTreeMap::new(),
-            constants: HashMap::new(),
+            constants: Vec::new(),
         }
     }
 
@@ -128,7 +128,13 @@ impl PackBuilder {
         let entry = &network.graph.name;
         if self.index.plans.is_empty() {
             self.index.entry.clone_from(entry);
-            self.index.layers = network.layers.iter().map(|layer| packed(layer, network)).collect();
+            let packed = |layer: &Layer| PackedLayer {
+                path: layer.path.clone(),
+                class: layer.class.clone(),
+                outputs: layer.outputs.iter().map(|ty| ty.shape.clone()).collect(),
+                elements: network.elements(layer),
+            };
+            self.index.layers = network.layers.iter().map(packed).collect();
             let foreign = &request.model.foreign;
             self.index.channels_last =
                 foreign.as_ref().is_none_or(|foreign| foreign.is_channels_last());
@@ -148,10 +154,10 @@ impl PackBuilder {
         };
         let inputs = ports(&plan.inputs);
         let types = inputs.iter().map(|(name, ty)| (name.as_str(), ty));
-        let function = request.model.program().entry(request.entry.as_deref()).ok();
-        let sizes = match function.filter(|_| request.model.is_program()) {
-            Some(function) => sizes_by_name(function, &request.bindings, types),
-            None => request.bindings.sizes.clone(),
+        // A foreign model has an empty program.
+        let sizes = match request.model.program().entry(request.entry.as_deref()) {
+            Ok(function) => sizes_by_name(function, &request.bindings, types),
+            Err(_) => request.bindings.sizes.clone(),
         };
         let mut constants = Vec::new();
         for (id, buffer) in plan.buffers.enumerate() {
@@ -202,11 +208,11 @@ impl PackBuilder {
 
     /// Returns the number of a constant, which is in the pack once.
     fn constant(&mut self, tensor: &Tensor) -> usize {
-        let next = self.constants.len();
-        let key = (tensor.ty().clone(), tensor.bytes().to_vec());
-        let number = *self.constants.entry(key).or_insert(next);
-        self.parts.entry(format!("/constants/{number}")).or_insert_with(|| tensor.clone());
-        number
+        let known = self.constants.iter().position(|constant| constant == tensor);
+        known.unwrap_or_else(|| {
+            self.constants.push(tensor.clone());
+            self.constants.len() - 1
+        })
     }
 
     /// Adds the weights of a session that have values. Without them, each session of the pack must
@@ -241,7 +247,10 @@ impl PackBuilder {
         }
         let weights = self.weights.iter().map(|(path, weight)| (weight_name(path), weight));
         let parts = self.parts.iter().map(|(name, part)| (Cow::from(name), part));
-        let all: BTreeMap<Cow<str>, &Tensor> = parts.chain(weights).collect();
+        let constants = self.constants.iter().enumerate();
+        let constants =
+            constants.map(|(number, constant)| (format!("/constants/{number}").into(), constant));
+        let all: BTreeMap<Cow<str>, &Tensor> = parts.chain(constants).chain(weights).collect();
         let internal = |error: serde_json::Error| Error::internal(error.to_string());
         let index = serde_json::to_string(&self.index).map_err(internal)?;
         let metadata = [
@@ -262,18 +271,5 @@ impl PackBuilder {
         write_whole(path, |file| file.write_all(&bytes))
             .map_err(|source| Error::Write { path: path.to_owned(), source })?;
         Ok(bytes.len() as u64)
-    }
-}
-
-fn packed(layer: &Layer, network: &Network) -> PackedLayer {
-    let is_inside = |path: &str| {
-        path.strip_prefix(layer.path.as_str()).is_some_and(|rest| rest.starts_with('.'))
-    };
-    let inside = network.weights.iter().filter(|weight| is_inside(&weight.path));
-    PackedLayer {
-        path: layer.path.clone(),
-        class: layer.class.clone(),
-        outputs: layer.outputs.iter().map(|ty| ty.shape.clone()).collect(),
-        elements: layer.elements.unwrap_or_else(|| inside.map(|weight| weight.ty.elements()).sum()),
     }
 }

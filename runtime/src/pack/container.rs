@@ -132,7 +132,7 @@ impl Container {
 
     /// Returns the bytes of a tensor.
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
-        self.tensors.get(name).map(|(_, range)| &self.bytes[range.clone()])
+        self.view(name).map(|view| view.bytes)
     }
 
     /// Returns a tensor where it lies in the file.
@@ -143,8 +143,7 @@ impl Container {
 
     /// Returns a copy of a tensor.
     pub fn tensor(&self, name: &str) -> Option<Tensor> {
-        let (ty, range) = self.tensors.get(name)?;
-        Tensor::from_bytes(ty.clone(), self.bytes[range.clone()].to_vec())
+        self.view(name)?.to_tensor()
     }
 }
 
