@@ -1,8 +1,12 @@
 //! Memory of the app that a session reads or writes in its runs.
 
+use std::ffi::c_void;
 use std::ops::Range;
 
 use tile_runtime::{DType, TensorType, Value};
+
+use crate::arguments::slice;
+use crate::status::Failure;
 
 /// A dense, row-major value in memory of the app.
 pub struct Source {
@@ -17,12 +21,17 @@ unsafe impl Sync for Source {}
 unsafe impl Send for Source {}
 
 impl Source {
-    /// Describes a value.
+    /// Describes a value of this type.
     ///
     /// # Safety
-    /// - `data` stays valid, and unchanged during runs, as long as the source is used.
-    pub unsafe fn new(ty: TensorType, data: &[u8]) -> Source {
-        Source { ty, data: data.as_ptr(), bytes: data.len() }
+    /// - `data` is null or points to the elements.
+    /// - It stays valid, and unchanged during runs, as long as the source is used.
+    pub unsafe fn new(ty: TensorType, data: *const c_void) -> Result<Source, Failure> {
+        let bytes = ty.checked_bytes();
+        let bytes = bytes.ok_or_else(|| Failure::Usage(format!("{ty} is too large")))?;
+        // SAFETY: the caller's contract.
+        let data = unsafe { slice(data.cast::<u8>(), bytes, "data") }?;
+        Ok(Source { ty, data: data.as_ptr(), bytes })
     }
 
     fn bytes(&self) -> &[u8] {

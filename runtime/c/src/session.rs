@@ -6,7 +6,7 @@ use std::ptr;
 
 use tile_runtime::{Device, Error, Session as RuntimeSession, Tensor, TensorType};
 
-use crate::arguments::{null, slice, store, string, tensor_type};
+use crate::arguments::{null, store, string, tensor_type};
 use crate::borrowed::{Destination, Source};
 use crate::dtype::{tile_dtype, to_number};
 use crate::model::Model;
@@ -258,12 +258,8 @@ pub unsafe extern "C" fn tile_session_set_input(
         let (session, name) = unsafe { (session(handle)?, string(name, "name")?) };
         // SAFETY: the caller's contract.
         let ty = unsafe { tensor_type(dtype, shape, rank) }?;
-        let bytes = ty.checked_bytes();
-        let bytes = bytes.ok_or_else(|| Failure::Usage(format!("{ty} is too large")))?;
-        // SAFETY: the caller's contract.
-        let data = unsafe { slice(data.cast::<u8>(), bytes, "data") }?;
-        // SAFETY: the slice is valid for this call, in which alone the source is used.
-        session.session.set(name, &unsafe { Source::new(ty, data) })?;
+        // SAFETY: the elements are valid for this call, in which alone the source is used.
+        session.session.set(name, &unsafe { Source::new(ty, data) }?)?;
         session.sources.remove(name);
         Ok(())
     })
@@ -291,8 +287,6 @@ pub unsafe extern "C" fn tile_session_borrow_input(
         let (session, name) = unsafe { (session(handle)?, string(name, "name")?) };
         // SAFETY: the caller's contract.
         let ty = unsafe { tensor_type(dtype, shape, rank) }?;
-        let bytes = ty.checked_bytes();
-        let bytes = bytes.ok_or_else(|| Failure::Usage(format!("{ty} is too large")))?;
         let known = session.session.inputs().find(|(input, _)| *input == name);
         let (name, expected) =
             known.map(|(name, ty)| (name.to_owned(), ty.clone())).ok_or_else(|| {
@@ -303,10 +297,8 @@ pub unsafe extern "C" fn tile_session_borrow_input(
         if ty != expected {
             return Err(Failure::Runtime(Error::WrongInput { name, expected, given: ty }));
         }
-        // SAFETY: the caller's contract.
-        let data = unsafe { slice(data.cast::<u8>(), bytes, "data") }?;
         // SAFETY: the caller keeps the memory valid until the source is removed.
-        session.sources.insert(name, unsafe { Source::new(ty, data) });
+        session.sources.insert(name, unsafe { Source::new(ty, data) }?);
         Ok(())
     })
 }
