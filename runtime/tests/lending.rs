@@ -1,44 +1,24 @@
 //! Memory of an app as inputs and outputs of a session: right on every device, and on the cpu
 //! device neither copied nor allocated.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use counting::counts;
 use ndarray::{Array, Array2, ArrayD, s};
 use tile_runtime::array::{ToArray, ToTensor};
 use tile_runtime::{DType, Device, Error, Model, Session, Tensor, TensorType};
 
-/// The system's allocator, which counts the bytes that it is asked for.
-struct Counting;
-
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 /// Held by each test, so that no other is counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
-// SAFETY: every call is passed to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the contract is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the contract is the same.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Returns the bytes that a call allocates.
 fn allocated(f: impl FnOnce()) -> usize {
-    let before = ALLOCATED.load(Ordering::Relaxed);
+    let before = counts().0;
     f();
-    ALLOCATED.load(Ordering::Relaxed) - before
+    counts().0 - before
 }
 
 fn devices() -> Vec<Device> {

@@ -1,33 +1,16 @@
 //! Ten sessions of different models in one process on one device: runs do not grow memory, and
 //! sessions free theirs.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicIsize, Ordering};
+mod counting;
 
+use counting::counts;
 use tile_runtime::{Device, Model, Session, Tensor};
 
-/// The system's allocator, which counts the bytes that are allocated.
-struct Counting;
-
-static LIVE: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: every call is passed to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the contract is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the contract is the same.
-        unsafe { System.dealloc(memory, layout) }
-    }
+/// Returns the bytes that are allocated now.
+fn allocated_now() -> isize {
+    let (allocated, freed) = counts();
+    allocated as isize - freed as isize
 }
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const SHAPE: [usize; 2] = [48, 64];
 const ELEMENTS: usize = SHAPE[0] * SHAPE[1];
@@ -84,18 +67,18 @@ fn soak(device: &Device, rounds: usize) {
     let x = Tensor::from_f32(SHAPE, &x).unwrap();
     // Memory that a process takes once comes first.
     drop(sessions(device));
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = allocated_now();
     let mut sessions = sessions(device);
     let first = |session: &mut Session| session.run([("X", &x)]).unwrap().remove("Y").unwrap();
     let expected: Vec<Tensor> = sessions.iter_mut().map(first).collect();
     run(&mut sessions, rounds / 10, &expected, &x);
-    let (live, bytes) = (LIVE.load(Ordering::Relaxed), resident());
+    let (live, bytes) = (allocated_now(), resident());
     run(&mut sessions, rounds - rounds / 10, &expected, &x);
-    let (live, bytes) = (LIVE.load(Ordering::Relaxed) - live, resident().zip(bytes));
+    let (live, bytes) = (allocated_now() - live, resident().zip(bytes));
     let grown = bytes.map_or(0, |(now, before)| now as isize - before as isize);
     drop(expected);
     drop(sessions);
-    let left = LIVE.load(Ordering::Relaxed) - before;
+    let left = allocated_now() - before;
     println!(
         "{}: {} runs grow {live} bytes of the heap and {grown} of the process; {left} are left",
         device.name(),

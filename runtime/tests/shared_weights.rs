@@ -1,42 +1,21 @@
 //! Sessions of one model for several batch sizes: they share the memory of their weights, and each
 //! is right after another has changed its own.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicIsize, Ordering};
+mod counting;
 
+use std::sync::Mutex;
+
+use counting::counts;
 use tile_runtime::{Device, Model, Session, Tensor};
 
-/// The system's allocator, which counts the bytes that are allocated.
-struct Counting;
-
-static LIVE: AtomicIsize = AtomicIsize::new(0);
 /// Held by each test, so that no other is counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
-// SAFETY: every call is passed to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the contract is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the contract is the same.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the contract is the same.
-        unsafe { System.dealloc(memory, layout) }
-    }
+/// Returns the bytes that are allocated now.
+fn allocated_now() -> isize {
+    let (allocated, freed) = counts();
+    allocated as isize - freed as isize
 }
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn values(rows: usize, columns: usize) -> Tensor {
     let value = |i: usize| ((i * 7919 + 13) % 101) as f32 / 50.0 - 1.0;
@@ -56,11 +35,11 @@ fn weights_are_there_once() {
     let device = Device::cpu();
     for sizes in [[1, 4, 16], [1, 8, 32], [2, 8, 24]] {
         let weights = 2 * 4 * (WIDTH * WIDTH + WIDTH);
-        let before = LIVE.load(Ordering::Relaxed);
+        let before = allocated_now();
         let mut first = model.on(&device).input("X", [sizes[0], WIDTH]).build().unwrap();
         first.initialise(1).unwrap();
         run(&mut first, &values(sizes[0], WIDTH));
-        let alone = LIVE.load(Ordering::Relaxed) - before;
+        let alone = allocated_now() - before;
         let others: Vec<Session> = sizes[1..]
             .iter()
             .map(|&size| {
@@ -70,7 +49,7 @@ fn weights_are_there_once() {
                 session
             })
             .collect();
-        let all = LIVE.load(Ordering::Relaxed) - before;
+        let all = allocated_now() - before;
         let share = |bytes: isize| bytes as f64 / weights as f64;
         println!(
             "batches of {sizes:?}: one session has {:.2} times its weights, three {:.2}",
