@@ -118,7 +118,8 @@ impl Model {
     /// # fn main() -> Result<(), Error> {
     /// let model = Model::compile("function scale(X[N], Y[N]) -> (Z) { Z = X * Y; }")?;
     /// for kernel in model.on_target("generic").dim("N", 8).listing(Target::Msl)? {
-    ///     assert!(kernel.source.contains(&kernel.name)); // insta::assert_snapshot!(kernel.name, kernel.source);
+    ///     // In a test: insta::assert_snapshot!(kernel.name, kernel.source);
+    ///     assert!(kernel.source.contains(&kernel.name));
     /// }
     /// # Ok(())
     /// # }

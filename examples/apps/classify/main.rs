@@ -1,7 +1,8 @@
 //! Classifies a picture with a pack, without the compiler:
 //!
 //! ```text
-//! tilec build examples/models/mobilenet.tile -o mobilenet.tilepack --dim N=1 --dim H=224 --dim W=224 --random 1
+//! tilec build examples/models/mobilenet.tile -o mobilenet.tilepack \
+//!     --shape Image=1x224x224x3 --random 1
 //! cargo run --release -p classify -- mobilenet.tilepack picture.f32 probabilities.f32
 //! ```
 //!

@@ -1,9 +1,9 @@
 // The C interface of tilec's runtime: compiled programs on this processor or on a GPU.
 //
 // Each function returns a `tile_status`. After one that is not TILE_OK, tile_error_message() says
-// what is wrong, on the thread that made the call. Handles may move between threads, but one thread
-// at a time uses a handle. Every pointer must be valid for the call, and strings end with a zero and
-// are UTF-8; a null pointer is an error, except where a function allows one.
+// what is wrong, on the thread that made the call. Handles may move between threads, but one
+// thread at a time uses a handle. Every pointer must be valid for the call, and strings end with a
+// zero and are UTF-8; a null pointer is an error, except where a function allows one.
 //
 // This file is made from src/*.rs by `cargo test -p tile-c --test header`.
 
