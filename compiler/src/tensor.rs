@@ -1,6 +1,7 @@
 //! Tensor types, and tensors in host memory.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::dtype::{DType, Scalar};
 
@@ -98,30 +99,54 @@ pub fn with_room<T>(count: usize) -> Option<Vec<T>> {
 }
 
 /// A tensor in host memory: dense, row-major, little-endian, `dtype.size()` bytes an element.
-#[derive(Clone, PartialEq)]
+/// Clones share their memory until one of them is written.
+#[derive(Clone)]
 pub struct Tensor {
     ty: TensorType,
-    bytes: Vec<u8>,
+    /// Has the elements, `length` bytes from `start` on.
+    memory: Arc<Vec<u8>>,
+    start: usize,
+    length: usize,
 }
 
 /// Returns an f32 tensor without elements.
 impl Default for Tensor {
     fn default() -> Tensor {
-        Tensor { ty: TensorType::new(DType::F32, [0]), bytes: Vec::new() }
+        Tensor::new(TensorType::new(DType::F32, [0]), Vec::new())
+    }
+}
+
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Tensor) -> bool {
+        self.ty == other.ty && self.bytes() == other.bytes()
     }
 }
 
 impl Tensor {
+    /// Returns a tensor with these bytes, whose number is that of the type.
+    fn new(ty: TensorType, bytes: Vec<u8>) -> Tensor {
+        let length = bytes.len();
+        Tensor { ty, memory: Arc::new(bytes), start: 0, length }
+    }
+
     /// Returns a tensor with these bytes, or `None` if their number is not that of the type.
     pub fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Option<Tensor> {
         let fits = ty.checked_bytes() == Some(bytes.len());
-        fits.then_some(Tensor { ty, bytes })
+        fits.then(|| Tensor::new(ty, bytes))
+    }
+
+    /// Returns a tensor whose elements are in shared memory from the byte `start` on, or `None` if
+    /// that has too few bytes.
+    pub fn from_shared(ty: TensorType, memory: Arc<Vec<u8>>, start: usize) -> Option<Tensor> {
+        let length = ty.checked_bytes()?;
+        let fits = start.checked_add(length)? <= memory.len();
+        fits.then_some(Tensor { ty, memory, start, length })
     }
 
     /// Returns a tensor of zeros (false for bool), or `None` if there is no memory for it.
     pub fn zeros(ty: TensorType) -> Option<Tensor> {
         let length = ty.checked_bytes()?;
-        Some(Tensor { ty, bytes: zeroed(length)? })
+        Some(Tensor::new(ty, zeroed(length)?))
     }
 
     /// Returns a tensor of the given scalars, each cast to `ty.dtype`, or `None` if their number is
@@ -149,7 +174,7 @@ impl Tensor {
         }
         let mut bytes: Vec<u8> = with_room(values.len().checked_mul(size_of::<f32>())?)?;
         bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-        Some(Tensor { ty, bytes })
+        Some(Tensor::new(ty, bytes))
     }
 
     /// Returns the tensor with its axes permuted: axis i is axis `order[i]` of this one. Returns
@@ -172,11 +197,12 @@ impl Tensor {
         let axes = order.iter().filter(|&&axis| self.ty.shape[axis] != 1);
         let (shape, strides): (Vec<usize>, Vec<usize>) =
             axes.map(|&axis| (self.ty.shape[axis], of_axes[axis])).unzip();
-        let mut bytes: Vec<u8> = with_room(self.bytes.len())?;
+        let mut bytes: Vec<u8> = with_room(self.bytes().len())?;
+        let from = self.bytes();
         let mut place = vec![0; shape.len()];
         let mut at = 0;
         for _ in 0..elements {
-            bytes.extend_from_slice(&self.bytes[at * size..][..size]);
+            bytes.extend_from_slice(&from[at * size..][..size]);
             for axis in (0..shape.len()).rev() {
                 place[axis] += 1;
                 at += strides[axis];
@@ -187,7 +213,7 @@ impl Tensor {
                 place[axis] = 0;
             }
         }
-        Some(Tensor { ty, bytes })
+        Some(Tensor::new(ty, bytes))
     }
 
     pub fn ty(&self) -> &TensorType {
@@ -203,15 +229,24 @@ impl Tensor {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.memory[self.start..][..self.length]
     }
 
+    /// Returns the bytes for writing. If others share the memory, the tensor gets its own first.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        if Arc::get_mut(&mut self.memory).is_none() {
+            *self = Tensor::new(self.ty.clone(), self.bytes().to_vec());
+        }
+        let memory = Arc::get_mut(&mut self.memory).map_or(&mut [][..], |memory| &mut memory[..]);
+        &mut memory[self.start..][..self.length]
     }
 
+    /// Returns the bytes: a copy if others share the memory.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        match self.length == self.memory.len() {
+            true => Arc::unwrap_or_clone(self.memory),
+            false => self.bytes().to_vec(),
+        }
     }
 
     /// Returns the element at a row-major position, or zero if the position is not below the number
@@ -220,7 +255,7 @@ impl Tensor {
         let size = self.ty.dtype.size();
         let mut raw = [0u8; 8];
         if let Some(element) =
-            self.bytes.get(position.saturating_mul(size)..).and_then(|rest| rest.get(..size))
+            self.bytes().get(position.saturating_mul(size)..).and_then(|rest| rest.get(..size))
         {
             raw[..size].copy_from_slice(element);
         }
@@ -232,7 +267,7 @@ impl Tensor {
     pub fn set(&mut self, position: usize, value: Scalar) {
         let size = self.ty.dtype.size();
         let raw = value.cast(self.ty.dtype).bits().to_le_bytes();
-        let rest = self.bytes.get_mut(position.saturating_mul(size)..);
+        let rest = self.bytes_mut().get_mut(position.saturating_mul(size)..);
         if let Some(element) = rest.and_then(|rest| rest.get_mut(..size)) {
             element.copy_from_slice(&raw[..size]);
         }
@@ -247,7 +282,7 @@ impl Tensor {
     pub fn is_finite(&self) -> bool {
         match self.ty.dtype {
             DType::F32 => self
-                .bytes
+                .bytes()
                 .as_chunks::<4>()
                 .0
                 .iter()

@@ -192,14 +192,6 @@ pub trait Executable: Any + Shared {
     /// Returns the outputs of the last run, in order.
     fn read(&self) -> Pending<'_, Vec<Tensor>>;
 
-    /// Returns the outputs of the last run, without a second copy in host memory.
-    fn into_outputs<'a>(self: Box<Self>) -> Pending<'a, Vec<Tensor>>
-    where
-        Self: 'a,
-    {
-        Box::pin(async move { self.read().await })
-    }
-
     /// Runs the program once and returns its outputs, in one submission if the device can. `inputs`
     /// are values for this run, which may stay for later runs. They are inputs that no call of
     /// [`Executable::set`] has set, or weights.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Plan};
+use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::cpu::copy::zeroed;
 use crate::error::Error;
@@ -49,7 +50,12 @@ impl Memory {
     }
 
     /// Returns a buffer's block, if it has memory.
-    pub fn block(&mut self, id: BufferId) -> Option<&mut Block> {
+    pub fn block(&self, id: BufferId) -> Option<&Block> {
+        self.place[id].map(|place| &self.blocks[place])
+    }
+
+    /// Returns a buffer's block for writing, if it has memory.
+    pub fn block_mut(&mut self, id: BufferId) -> Option<&mut Block> {
         self.place[id].map(|place| &mut self.blocks[place])
     }
 
@@ -70,14 +76,14 @@ impl Memory {
     /// Takes a buffer's block, so that it can be written while others are read. Return it with
     /// [`Memory::put`].
     pub fn take(&mut self, id: BufferId) -> Block {
-        self.block(id).map(std::mem::take).unwrap_or_default()
+        self.block_mut(id).map(std::mem::take).unwrap_or_default()
     }
 
     /// Shares the blocks of another memory that hold the same as blocks of this one. `stays`
     /// selects the buffers of each that few runs write.
     pub fn share(&mut self, stays: &[BufferId], other: &mut Memory, theirs: &[BufferId]) {
         for &id in stays {
-            let Some(mine) = self.block(id).filter(|block| block.length >= Block::WORTH) else {
+            let Some(mine) = self.block_mut(id).filter(|block| block.length >= Block::WORTH) else {
                 continue;
             };
             let mut places = theirs.iter().filter_map(|&id| other.place[id]);
@@ -93,7 +99,7 @@ impl Memory {
     }
 
     pub fn put(&mut self, id: BufferId, block: Block) {
-        if let Some(place) = self.block(id) {
+        if let Some(place) = self.block_mut(id) {
             *place = block;
         }
     }
@@ -185,25 +191,14 @@ pub fn allocate(bytes: u64, device: &str, what: &dyn Display) -> Result<Block, E
     Block::zeroed(bytes).ok_or_else(out_of_memory)
 }
 
-/// Bytes aligned to 64, the size of a cache line and of the widest vector register.
+/// Bytes aligned to 64, the size of a cache line and of the widest vector register. Blocks and
+/// tensors may share them until one of them is written.
 #[derive(Default)]
 pub struct Block {
-    /// The allocation. It never grows, so it does not move.
-    memory: Allocation,
+    /// The allocation, which never grows, so that it does not move. `None` without bytes.
+    memory: Option<Arc<Vec<u8>>>,
     start: usize,
     length: usize,
-}
-
-enum Allocation {
-    Own(Vec<u8>),
-    /// That of several blocks, until one of them is written.
-    Shared(Arc<Vec<u8>>),
-}
-
-impl Default for Allocation {
-    fn default() -> Allocation {
-        Allocation::Own(Vec::new())
-    }
 }
 
 impl Block {
@@ -223,51 +218,39 @@ impl Block {
         // An allocator with zeroed pages maps them on first touch, by the threads that use them.
         let memory = zeroed(with_margin)?;
         let start = memory.as_ptr().align_offset(Block::ALIGNMENT);
-        let memory = Allocation::Own(memory);
+        let memory = Some(Arc::new(memory));
         (start < Block::ALIGNMENT).then_some(Block { memory, start, length })
     }
 
-    /// Moves the first `length` bytes to the front of the allocation, and returns them. `length` is
-    /// limited to the size of the block.
-    pub fn into_bytes(self, length: usize) -> Vec<u8> {
-        let length = length.min(self.length);
-        let mut memory = match self.memory {
-            Allocation::Own(memory) => memory,
-            Allocation::Shared(memory) => return memory[self.start..self.start + length].to_vec(),
-        };
-        memory.copy_within(self.start..self.start + length, 0);
-        memory.truncate(length);
-        memory
-    }
-
     pub fn bytes(&self) -> &[u8] {
-        let memory = match &self.memory {
-            Allocation::Own(memory) => memory,
-            Allocation::Shared(memory) => &**memory,
-        };
+        let memory = self.memory.as_deref().map_or(&[][..], |memory| memory);
         &memory[self.start..self.start + self.length]
     }
 
-    /// Returns whether other blocks may share the bytes.
+    /// Returns whether others share the bytes.
     pub fn is_shared(&self) -> bool {
-        matches!(self.memory, Allocation::Shared(_))
+        self.memory.as_ref().is_some_and(|memory| Arc::strong_count(memory) > 1)
     }
 
-    /// Returns the bytes for writing. If other blocks share them, they are a copy, or none if there
-    /// is no memory for a copy.
+    /// Returns the bytes for writing. If others share them, they are a copy, or none if there is no
+    /// memory for a copy.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if self.is_shared() {
             let Some(mut own) = Block::zeroed(self.length as u64) else { return &mut [] };
-            if let Allocation::Own(memory) = &mut own.memory {
-                let to = memory[own.start..].iter_mut();
-                to.zip(self.bytes()).for_each(|(to, from)| *to = *from);
-            }
+            own.bytes_mut().copy_from_slice(self.bytes());
             *self = own;
         }
-        match &mut self.memory {
-            Allocation::Own(memory) => &mut memory[self.start..self.start + self.length],
-            Allocation::Shared(_) => &mut [],
+        match self.memory.as_mut().and_then(Arc::get_mut) {
+            Some(memory) => &mut memory[self.start..self.start + self.length],
+            None => &mut [],
         }
+    }
+
+    /// Returns the tensor whose elements are at the start. It shares the memory. `None` if there
+    /// are too few bytes.
+    pub fn tensor(&self, ty: &TensorType) -> Option<Tensor> {
+        let memory = self.memory.clone().filter(|_| ty.checked_bytes() <= Some(self.length))?;
+        Tensor::from_shared(ty.clone(), memory, self.start)
     }
 
     /// Returns whether both blocks hold the same and not in the same memory.
@@ -277,12 +260,7 @@ impl Block {
     }
 
     /// Returns another block with the same memory.
-    fn share(&mut self) -> Block {
-        let memory = match std::mem::take(&mut self.memory) {
-            Allocation::Own(memory) => Arc::new(memory),
-            Allocation::Shared(memory) => memory,
-        };
-        self.memory = Allocation::Shared(memory.clone());
-        Block { memory: Allocation::Shared(memory), ..*self }
+    fn share(&self) -> Block {
+        Block { memory: self.memory.clone(), ..*self }
     }
 }

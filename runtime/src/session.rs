@@ -389,8 +389,7 @@ pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
     let mut session = Session::of_graph(graph, &Device::cpu())?;
     session.seed(seed, 0)?;
     session.execute()?;
-    let tensors = pollster::block_on(session.executable.into_outputs())?;
-    Ok(Outputs(session.outputs.into_iter().map(|output| output.name).zip(tensors).collect()))
+    session.read()
 }
 
 /// The results of a run, in the order of the program's header.

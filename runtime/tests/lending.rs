@@ -156,6 +156,46 @@ fn a_steady_state_allocates_nothing_that_grows() {
     }
 }
 
+#[test]
+fn results_share_memory_until_either_side_writes() {
+    let _alone = ALONE.lock();
+    let program = "function f(X[N, M]) -> (Y, Z, X, W) { Y = X + 1; Z = Y; W = 2 * Y; }";
+    for device in devices() {
+        let mut session = session(&device, program, &[5, 7]);
+        let (x, other) = (array((5, 7)), array((5, 7)) * 3.0);
+        let first = session.run([("X", &x)]).unwrap();
+        let copies: Vec<Vec<u8>> = first.iter().map(|(_, value)| value.bytes().to_vec()).collect();
+        let mut written = session.run([("X", &other)]).unwrap();
+        for (_, mut value) in written.clone() {
+            value.bytes_mut().fill(255);
+        }
+        let mut taken = written.remove("Y").unwrap();
+        taken.bytes_mut().fill(255);
+        assert!(first.iter().zip(&copies).all(|((_, value), copy)| value.bytes() == copy));
+        let y = (&other + 1.0).into_dyn();
+        assert_eq!(session.read().unwrap().get("Y").unwrap().to_array().as_ref(), Some(&y));
+        assert_eq!(session.view("Z").unwrap().as_array::<f32>(), Some(y.view()));
+        assert_eq!(written.remove("Z").unwrap().to_array().as_ref(), Some(&y));
+        drop(session);
+        assert_eq!(written.remove("W").unwrap().to_array(), Some(y * 2.0));
+    }
+}
+
+#[test]
+fn dropped_results_leave_their_memory_to_later_runs() {
+    let _alone = ALONE.lock();
+    let length = 1 << 20;
+    let mut session = session(&Device::cpu(), "function f(X[N]) -> (Y) { Y = X + 1; }", &[length]);
+    let x = Array::from_elem(length, 1.0f32);
+    let mut run = || session.run([("X", &x)]).unwrap();
+    drop(run());
+    assert!(allocated(|| drop(run())) < 4 * length);
+    let held = run();
+    assert!(allocated(|| drop(run())) >= 4 * length);
+    drop(held);
+    assert!(allocated(|| drop(run())) < 4 * length);
+}
+
 /// Returns the least milliseconds of a call.
 fn milliseconds(mut f: impl FnMut()) -> f64 {
     let time = |_| {
@@ -199,8 +239,7 @@ fn copies_run_at_memory_speed() {
     println!(
         "64 MiB: execute {alone:.1} ms, run and view {viewed:.1}, run_into {into:.1}, run {run:.1}; a copy to memory that is there {copy:.1}, to_tensor {to_tensor:.1}, to_array {to_array:.1}, transposed {turned:.1}"
     );
-    // Memory of `Vec` is not aligned to registers, and is in small pages: it is written at half the
-    // speed.
-    assert!(viewed <= 1.5 * alone);
-    assert!(to_tensor <= 2.0 * copy && to_array <= 2.0 * copy);
+    // The memory of `y` is in small pages and not aligned to registers, and copies to new memory
+    // wait for the system to clear it.
+    assert!(viewed <= 1.5 * alone && run <= 1.5 * alone);
 }

@@ -60,6 +60,8 @@ struct Work<E> {
     plan: Arc<Plan>,
     memory: Memory,
     engine: E,
+    /// The outputs' buffers that each run writes whole. Tensors share their memory after it.
+    results: Vec<BufferId>,
 }
 
 /// The place of the work.
@@ -114,10 +116,10 @@ impl<E: Engine> Place<E> {
 
 impl<E: Engine> Work<E> {
     fn fill(&mut self, id: BufferId, value: &dyn Value) -> Result<(), Error> {
-        let Work { plan, memory, engine } = self;
+        let Work { plan, memory, engine, .. } = self;
         let buffer = &plan.buffers[id];
         let unstorable = || Error::unstorable(&buffer.ty, buffer.storage);
-        match memory.block(id) {
+        match memory.block_mut(id) {
             Some(block) => {
                 if block.is_shared() {
                     *block = allocate(buffer.bytes(), "cpu", &buffer.ty)?;
@@ -146,7 +148,21 @@ impl<E: Engine> Work<E> {
     }
 
     fn run_lent(&mut self, lent: Lent) -> Result<(), Error> {
+        self.renew(&lent)?;
         self.engine.run(&self.plan, &mut RunMemory::new(&mut self.memory, lent))
+    }
+
+    /// Leaves outputs of the last run to the tensors that share their memory.
+    fn renew(&mut self, lent: &Lent) -> Result<(), Error> {
+        for &id in &self.results {
+            let is_lent = lent.written.iter().any(|(lent, _)| *lent == id);
+            let block = self.memory.block_mut(id).filter(|block| !is_lent && block.is_shared());
+            if let Some(block) = block {
+                let buffer = &self.plan.buffers[id];
+                *block = allocate(buffer.bytes(), "cpu", &buffer.ty)?;
+            }
+        }
+        Ok(())
     }
 
     /// Shares the memory of another plan's work that holds the same.
@@ -173,11 +189,16 @@ impl<E: Engine> Work<E> {
         }
     }
 
+    /// Returns an output, in the memory of the program if it is there in its type.
     fn result(&self, number: usize) -> Result<Tensor, Error> {
-        let port = &self.plan.outputs[number];
-        let storage = self.plan.buffers[port.buffer].storage;
-        let bytes = self.memory.bytes(port.buffer);
-        from_storage(bytes, storage, &port.ty).ok_or_else(|| Error::unstorable(&port.ty, storage))
+        let Port { ty, buffer: id, .. } = &self.plan.outputs[number];
+        let buffer = &self.plan.buffers[*id];
+        let is_plain = buffer.content == Content::Output && buffer.storage == ty.dtype;
+        let tensor = match self.memory.block(*id).filter(|_| is_plain) {
+            Some(block) => block.tensor(ty),
+            None => from_storage(self.memory.bytes(*id), buffer.storage, ty),
+        };
+        tensor.ok_or_else(|| Error::unstorable(ty, buffer.storage))
     }
 
     fn results(&self) -> Result<Vec<Tensor>, Error> {
@@ -196,29 +217,6 @@ impl<E: Engine> Work<E> {
             None => from_storage(bytes, storage, ty).map(|tensor| fill(target, tensor.bytes())),
         };
         copied.ok_or_else(|| Error::unstorable(ty, storage))
-    }
-
-    /// Returns the outputs. Does not copy outputs that have their own memory.
-    fn into_results(mut self) -> Result<Vec<Tensor>, Error> {
-        let mut outputs = Vec::new();
-        for number in 0..self.plan.outputs.len() {
-            let port = &self.plan.outputs[number];
-            let buffer = &self.plan.buffers[port.buffer];
-            let is_read_again =
-                self.plan.outputs[number + 1..].iter().any(|other| other.buffer == port.buffer);
-            if is_read_again
-                || !matches!(buffer.content, Content::Output)
-                || buffer.storage != port.ty.dtype
-            {
-                outputs.push(self.result(number)?);
-                continue;
-            }
-            let bytes =
-                self.memory.take(port.buffer).into_bytes(port.ty.elements() * port.ty.dtype.size());
-            let tensor = Tensor::from_bytes(port.ty.clone(), bytes);
-            outputs.push(tensor.ok_or_else(|| Error::unstorable(&port.ty, buffer.storage))?);
-        }
-        Ok(outputs)
     }
 }
 
@@ -240,12 +238,12 @@ impl<E: Engine> HostExecutable<E> {
                 && is_output(port.buffer) == 1
                 && !is_ahead(port.buffer)
         };
-        let (lends_input, lends_output) = (
-            plan.inputs.iter().map(lends_input).collect(),
-            plan.outputs.iter().map(lends_output).collect(),
-        );
+        let lends_input = plan.inputs.iter().map(lends_input).collect();
+        let lends_output: Vec<bool> = plan.outputs.iter().map(lends_output).collect();
+        let results = plan.outputs.iter().zip(&lends_output).filter(|(_, lends)| **lends);
+        let results = results.map(|(port, _)| port.buffer).collect();
         let plan = Arc::new(plan);
-        let mut work = Work { plan: plan.clone(), memory, engine };
+        let mut work = Work { plan: plan.clone(), memory, engine, results };
         for (id, buffer) in plan.buffers.enumerate() {
             if let Content::Constant(tensor) = &buffer.content {
                 work.fill(id, tensor)?;
@@ -347,17 +345,6 @@ impl<E: Engine> Executable for HostExecutable<E> {
         ready(self.with(Work::results))
     }
 
-    fn into_outputs<'a>(mut self: Box<Self>) -> Pending<'a, Vec<Tensor>>
-    where
-        Self: 'a,
-    {
-        self.work();
-        match self.place.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Place::Here(work) => ready(work.into_results()),
-            _ => ready(Err(Error::internal("a run is pending"))),
-        }
-    }
-
     fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
         ready(self.run_on(inputs, &mut []).and_then(|()| self.work().results()))
     }
@@ -390,7 +377,11 @@ impl<E: Engine> Executable for HostExecutable<E> {
     }
 
     fn trace(&mut self) -> Pending<'_, Option<Trace>> {
-        let Work { plan, memory, engine } = self.work();
+        let work = self.work();
+        if let Err(error) = work.renew(&Lent::default()) {
+            return ready(Err(error));
+        }
+        let Work { plan, memory, engine, .. } = work;
         ready(engine.trace(plan, &mut RunMemory::new(memory, Lent::default())))
     }
 
@@ -409,7 +400,7 @@ impl<E: Engine> Executable for HostExecutable<E> {
             work.fill(id, &value)?;
             work.share(theirs);
         }
-        let Work { plan, memory, engine } = &mut *work;
+        let Work { plan, memory, engine, .. } = &mut *work;
         engine.prepare(plan, &mut RunMemory::new(memory, Lent::default()))?;
         work.share(theirs);
         Ok(())
@@ -438,7 +429,7 @@ impl<E: Engine> Executable for HostExecutable<E> {
     /// Takes the weights' memory from the store, except for weights that the engine keeps.
     fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
         self.plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
-        let Work { plan, memory, engine } = self.work();
+        let Work { plan, memory, engine, .. } = self.work();
         for port in &plan.weights {
             if memory.has(port.buffer)
                 && let Some(Stored { memory: store::Memory::Block(block), .. }) =
@@ -456,7 +447,7 @@ impl<E: Engine> Executable for HostExecutable<E> {
     }
 
     fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
-        let Work { plan, memory, engine } = self.work();
+        let Work { plan, memory, engine, .. } = self.work();
         for port in &plan.weights {
             let storage = plan.buffers[port.buffer].storage;
             let block = match memory.has(port.buffer) {
