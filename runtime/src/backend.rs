@@ -6,7 +6,6 @@
 
 use std::any::Any;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tile_compiler::graph::{Graph, NodeId};
@@ -21,6 +20,7 @@ use tile_lang::Sources;
 
 use crate::cpu::copy;
 use crate::error::Error;
+pub use crate::pending::{Pending, block_on, ready};
 use crate::store::Store;
 use crate::trace::Trace;
 use crate::value::{Destination, Value};
@@ -36,17 +36,6 @@ impl<T: Send + Sync + ?Sized> Shared for T {}
 pub trait Shared {}
 #[cfg(target_family = "wasm")]
 impl<T: ?Sized> Shared for T {}
-
-/// The result of a call that may wait for the device.
-#[cfg(not(target_family = "wasm"))]
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
-#[cfg(target_family = "wasm")]
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'a>>;
-
-/// Returns the result of a call that did not wait.
-pub fn ready<'a, T: Shared + 'a>(result: Result<T, Error>) -> Pending<'a, T> {
-    Box::pin(std::future::ready(result))
-}
 
 /// A device that runs programs.
 pub trait Backend: Any + Shared {
@@ -196,13 +185,13 @@ pub trait Executable: Any + Shared {
     /// are values for this run, which may stay for later runs. They are inputs that no call of
     /// [`Executable::set`] has set, or weights.
     fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
-        Box::pin(async move {
+        Pending::Waiting(Box::pin(async move {
             for (number, value) in inputs {
                 self.set(*number, *value).await?;
             }
             self.repeat(1).await?;
             self.read().await
-        })
+        }))
     }
 
     /// Runs the program once and returns its outputs, without blocking the thread that polls. All
@@ -218,7 +207,7 @@ pub trait Executable: Any + Shared {
         inputs: &[(usize, &dyn Value)],
         outputs: &mut [(usize, &mut dyn Destination)],
     ) -> Result<(), Error> {
-        let tensors = pollster::block_on(self.run(inputs))?;
+        let tensors = block_on(self.run(inputs))?;
         for (number, target) in outputs {
             let tensor =
                 tensors.get(*number).ok_or_else(|| Error::internal("an output is missing"))?;
@@ -243,8 +232,8 @@ pub trait Executable: Any + Shared {
     /// until either is set again. `pairs` has the numbers of each weight here and there.
     fn share(&mut self, pairs: &[(usize, usize)], other: &dyn Executable) -> Result<(), Error> {
         for &(mine, theirs) in pairs {
-            let value = pollster::block_on(other.get(theirs))?;
-            pollster::block_on(self.set(mine, &value))?;
+            let value = block_on(other.get(theirs))?;
+            block_on(self.set(mine, &value))?;
         }
         Ok(())
     }
@@ -268,7 +257,7 @@ pub trait Executable: Any + Shared {
     /// same name, which must not be read after that. Does not wait for an asynchronous device.
     /// `watched` are the numbers of outputs to return.
     fn step<'a>(&'a mut self, watched: &'a [usize]) -> Pending<'a, Watched> {
-        Box::pin(async move {
+        Pending::Waiting(Box::pin(async move {
             self.repeat(1).await?;
             let mut outputs = Vec::with_capacity(watched.len());
             for &number in watched {
@@ -276,7 +265,7 @@ pub trait Executable: Any + Shared {
             }
             self.adopt();
             Ok(Watched::Here(outputs))
-        })
+        }))
     }
 
     /// Replaces weights by their next values after a run.

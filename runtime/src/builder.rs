@@ -20,6 +20,7 @@ use {
     tile_lang::Sources,
 };
 
+use crate::backend::block_on;
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
@@ -148,7 +149,7 @@ impl<'a, On> SessionBuilder<'a, On> {
 impl SessionBuilder<'_> {
     /// Compiles the program and allocates its memory on the device.
     pub fn build(self) -> Result<Session, Error> {
-        pollster::block_on(self.build_async())
+        block_on(self.build_async())
     }
 
     /// The async form of [`SessionBuilder::build`].
@@ -232,13 +233,7 @@ impl Session {
     /// places.
     pub fn of_graph(graph: Graph, device: &Device) -> Result<Session, Error> {
         let mut store = Store::default();
-        pollster::block_on(session(
-            graph,
-            device,
-            &Sources::new("", ""),
-            Options::default(),
-            &mut store,
-        ))
+        block_on(session(graph, device, &Sources::new("", ""), Options::default(), &mut store))
     }
 }
 

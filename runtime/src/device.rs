@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tile_compiler::profile::Profile;
 use tile_compiler::schedule::Tuned;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, block_on};
 #[cfg(feature = "check")]
 use crate::backends::Check;
 #[cfg(feature = "compile")]
@@ -185,7 +185,7 @@ impl Device {
         gpu.check_alive()?;
         #[cfg(not(target_family = "wasm"))]
         {
-            gpu.refuted = pollster::block_on(wgpu::confirm(&mut gpu));
+            gpu.refuted = block_on(wgpu::confirm(&mut gpu));
         }
         gpu.check_alive()?;
         Ok(Device::from_gpu(gpu))
@@ -199,7 +199,7 @@ impl Device {
 impl Device {
     /// Returns adapter number `n` of [`Device::list`].
     pub fn wgpu(n: usize) -> Result<Device, Error> {
-        pollster::block_on(open(Some(n)))
+        block_on(open(Some(n)))
     }
 
     /// Returns the best real GPU, or `cpu` if there is none.
@@ -207,16 +207,16 @@ impl Device {
     /// # Errors
     /// If there is a GPU, but it cannot be opened.
     pub fn best() -> Result<Device, Error> {
-        pollster::block_on(Device::request_best())
+        block_on(Device::request_best())
     }
 
     /// Returns the device with this name: see [`Device`].
     pub fn named(name: &str) -> Result<Device, Error> {
-        pollster::block_on(Device::request(name))
+        block_on(Device::request(name))
     }
 
     /// Returns the devices of this machine, `cpu` first. Exactly one is the default.
     pub fn list() -> Vec<DeviceInfo> {
-        pollster::block_on(Device::request_list())
+        block_on(Device::request_list())
     }
 }

@@ -105,7 +105,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
             8
         });
-        assert_eq!(pollster::block_on(poll_fn(|context| errand.poll(context))), 8);
+        assert_eq!(crate::backend::block_on(poll_fn(|context| errand.poll(context))), 8);
         let panicked = Errand::<()>::start(|| panic!("nine"));
         let panic = catch_unwind(AssertUnwindSafe(|| panicked.wait())).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"nine"));

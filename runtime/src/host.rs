@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Plan};
 use tile_compiler::tensor::{Tensor, TensorType};
@@ -109,9 +110,9 @@ impl Memory {
 #[derive(Default)]
 pub struct Lent<'a> {
     /// Buffers that steps only read.
-    pub read: Vec<(BufferId, &'a [u8])>,
+    pub read: SmallVec<[(BufferId, &'a [u8]); 4]>,
     /// Buffers that steps write. One is empty while it is taken.
-    pub written: Vec<(BufferId, &'a mut [u8])>,
+    pub written: SmallVec<[(BufferId, &'a mut [u8]); 4]>,
 }
 
 /// The memory of a run: that of the plan, but for buffers that are lent.

@@ -22,7 +22,7 @@
 //! - `error`: errors.
 //! - `value`: memory of an app that sessions read and write. `errand`: work on other threads.
 //! - `host`, `store`, `storage`, `memory`: the memory of programs, and weights that they share.
-//! - `backend`: what a device does. `cpu`, `check`, `wgpu` and `backends`: the devices.
+//! - `pending`: results that may wait. `backend`: what a device does. `cpu`, `check`, `wgpu` and `backends`: the devices.
 //! - `device`, `model`, `builder`, `session`, `trace`, `onnx`: what an app sees.
 //! - `weights`, `tune`, `train`, `data`: upper floors, each behind a feature of its name.
 
@@ -65,6 +65,7 @@ mod model;
 mod onnx;
 #[cfg(feature = "pack")]
 pub mod pack;
+mod pending;
 mod prng;
 #[cfg(feature = "compile")]
 mod program;

@@ -10,6 +10,7 @@ use tile_compiler::lower::{Binding, Bindings, Network};
 use tile_compiler::onnx::{self, Evaluator, External, Given, Imported, OnnxError, Stored, import};
 use tile_compiler::tensor::Tensor;
 
+use crate::backend::block_on;
 use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
 use crate::files::{Allowance, open_file, read_file, reason_of_reading};
@@ -150,7 +151,7 @@ impl Foreign for OnnxFile {
             return Ok(staged.with(imported).session());
         }
         let graph = std::mem::take(&mut imported.network.graph);
-        let mut session = pollster::block_on(builder.session(graph))?;
+        let mut session = block_on(builder.session(graph))?;
         session.seed(0, 0)?;
         self.load(&imported, &mut session)?;
         builder.request.shared.map_or(Ok(()), |other| session.share(other))?;

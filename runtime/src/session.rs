@@ -9,7 +9,7 @@ use tile_compiler::plan::{Cost, Plan};
 use tile_compiler::tensor::{Tensor, TensorType};
 use tile_lang::Limits;
 
-use crate::backend::{Executable, Ports, Watched};
+use crate::backend::{Executable, Ports, Watched, block_on};
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
@@ -194,14 +194,14 @@ impl Session {
         let values = self.take(inputs)?;
         let lent: lent::Values<&dyn Value> =
             values.iter().map(|(number, value)| (*number, value as &dyn Value)).collect();
-        let tensors = pollster::block_on(self.executable.run(&lent))?;
+        let tensors = block_on(self.executable.run(&lent))?;
         Ok(self.named(tensors))
     }
 
     /// Sets a weight by its path, or an input, for all later runs. It is uploaded once and stays on
     /// the device. A run can give another value, which then replaces it for later runs.
     pub fn set(&mut self, name: &str, value: &dyn Value) -> Result<(), Error> {
-        pollster::block_on(self.set_async(name, value))
+        block_on(self.set_async(name, value))
     }
 
     /// The async form of [`Session::set`].
@@ -219,7 +219,7 @@ impl Session {
         };
         let Given { ty, kept, .. } = &self.given[number];
         match kept {
-            true => pollster::block_on(self.executable.get(number)),
+            true => block_on(self.executable.get(number)),
             false if number < self.inputs => {
                 Err(Error::MissingInput { name: name.into(), expected: ty.clone() })
             }
@@ -272,7 +272,7 @@ impl Session {
     /// Sets the seed of the program's random numbers for all later runs, and the number of the
     /// step, which should differ from run to run.
     pub fn seed(&mut self, seed: u64, step: u32) -> Result<(), Error> {
-        pollster::block_on(self.seed_async(seed, step))
+        block_on(self.seed_async(seed, step))
     }
 
     /// The async form of [`Session::seed`].
@@ -297,7 +297,7 @@ impl Session {
     /// time is the device's.
     pub fn repeat(&mut self, runs: u32) -> Result<(), Error> {
         self.begin()?;
-        pollster::block_on(self.executable.repeat(runs))
+        block_on(self.executable.repeat(runs))
     }
 
     /// Runs the program like [`Session::execute`], and returns the times of the plan's steps.
@@ -305,7 +305,7 @@ impl Session {
     /// under the kernel checker, and on adapters without timestamps.
     pub fn trace(&mut self) -> Result<Option<Trace>, Error> {
         self.begin()?;
-        pollster::block_on(self.executable.trace())
+        block_on(self.executable.trace())
     }
 
     /// Runs a session made with a store. Then replaces each weight that the program changes by its
@@ -314,7 +314,7 @@ impl Session {
         self.begin()?;
         let watched =
             watched.iter().map(|name| self.output_number(name)).collect::<Result<Vec<_>, _>>()?;
-        pollster::block_on(self.executable.step(&watched))
+        block_on(self.executable.step(&watched))
     }
 
     /// Activates the session: takes the weights from the store.
@@ -345,7 +345,7 @@ impl Session {
 
     /// Returns one output of the last run.
     pub(crate) fn output(&self, name: &str) -> Result<Tensor, Error> {
-        pollster::block_on(self.executable.output(self.output_number(name)?))
+        block_on(self.executable.output(self.output_number(name)?))
     }
 
     fn known_output(&self, name: &str) -> Result<usize, Error> {
@@ -369,7 +369,7 @@ impl Session {
     /// Those of the device, and [`Error::LentOutput`] if the last run was [`Session::run_into`].
     pub fn read(&self) -> Result<Outputs, Error> {
         self.outputs.iter().try_for_each(Returned::check)?;
-        pollster::block_on(self.executable.read()).map(|tensors| self.named(tensors))
+        block_on(self.executable.read()).map(|tensors| self.named(tensors))
     }
 }
 

@@ -7,6 +7,7 @@ use tile_compiler::schedule::Choice;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use crate::Device;
+use crate::backend::block_on;
 use crate::store::Store;
 use crate::wgpu::Gpu;
 
@@ -127,11 +128,10 @@ fn plan() -> Plan {
 #[test]
 fn a_plan_runs_the_same_on_every_device() {
     for device in devices() {
-        let mut executable =
-            pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
+        let mut executable = block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
         for x in [[1.0, 2.0, 3.0, 4.0, 255.0], [9.0, 0.0, 1.0, 1.0, 1.0]] {
-            pollster::block_on(executable.set(0, &tensor(DType::U8, &x))).unwrap();
-            let outputs = pollster::block_on(executable.run(&[])).unwrap();
+            block_on(executable.set(0, &tensor(DType::U8, &x))).unwrap();
+            let outputs = block_on(executable.run(&[])).unwrap();
             let c = [0.5, 1.0, 1.5, 2.0, 2.5];
             let t = [0, 1, 2, 3, 4].map(|i| x[i] * c[i]);
             let z = [0, 1, 2, 3, 4].map(|i| t[i] - x[i]);
@@ -154,11 +154,8 @@ fn a_plan_runs_the_same_on_every_device() {
 #[test]
 fn a_device_that_fails_says_why() {
     let error = |device: &Device, plan: Plan| {
-        let executable = pollster::block_on(device.0.compile(plan, &mut Store::default()));
-        executable
-            .and_then(|mut executable| pollster::block_on(executable.run(&[])))
-            .unwrap_err()
-            .to_string()
+        let executable = block_on(device.0.compile(plan, &mut Store::default()));
+        executable.and_then(|mut executable| block_on(executable.run(&[]))).unwrap_err().to_string()
     };
     let first = RoutineId::new(0);
     let mut unwritten = plan();
@@ -185,12 +182,11 @@ fn a_device_that_fails_says_why() {
 fn a_lost_device_is_an_error() {
     let Ok(device) = Device::wgpu(0) else { return };
     let Some(gpu) = Gpu::of(&device) else { return };
-    let mut executable =
-        pollster::block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
+    let mut executable = block_on(device.0.compile(plan(), &mut Store::default())).unwrap();
     gpu.device.destroy();
     for _ in 0..2 {
-        let _ = pollster::block_on(executable.set(0, &tensor(DType::U8, &[0.0; 5])));
-        assert!(pollster::block_on(executable.run(&[])).is_err());
+        let _ = block_on(executable.set(0, &tensor(DType::U8, &[0.0; 5])));
+        assert!(block_on(executable.run(&[])).is_err());
     }
-    assert!(pollster::block_on(device.0.compile(plan(), &mut Store::default())).is_err());
+    assert!(block_on(device.0.compile(plan(), &mut Store::default())).is_err());
 }

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use smallvec::SmallVec;
 use tile_compiler::plan::{BufferId, Content, Plan, Port};
 use tile_compiler::tensor::Tensor;
 
@@ -281,7 +282,7 @@ impl<E: Engine> HostExecutable<E> {
                 None => self.work().fill(port.buffer, value)?,
             }
         }
-        let mut copied = Vec::<(usize, &mut dyn Destination)>::new();
+        let mut copied = SmallVec::<[(usize, &mut dyn Destination); 4]>::new();
         for (number, target) in outputs {
             let port = &plan.outputs[*number];
             let is_lent = self.lends_output[*number]
@@ -355,10 +356,10 @@ impl<E: Engine> Executable for HostExecutable<E> {
             return self.run(&[]);
         }
         let place = self.place.get_mut().unwrap_or_else(PoisonError::into_inner);
-        Box::pin(async move {
+        Pending::Waiting(Box::pin(async move {
             place.send();
             poll_fn(|context| place.poll(context)).await
-        })
+        }))
     }
 
     fn run_into(

@@ -48,6 +48,7 @@ mod threads;
 mod vector;
 
 pub use memory::{Operand, Output};
+use memory::{Operands, Outputs};
 pub use prepared::{Packed, Prepared, RunError, run};
 pub use product::gemm;
 pub(crate) use steps::PreparedSteps;

@@ -7,7 +7,7 @@ use super::loops::reduction::Reduction;
 use super::loops::runner::Runner;
 use super::loops::running::Running;
 use super::loops::scatter::Scatter;
-use super::memory::{Launch, Operand, Output, Register};
+use super::memory::{Launch, Operand, Operands, Output, Register};
 use super::product::contraction::Contraction;
 use super::product::direct::Direct;
 use super::product::gemm;
@@ -229,7 +229,7 @@ impl Prepared {
             Some(output) => unsafe { operand.overwritten(&outputs[output]) },
             None => *operand,
         };
-        let operands: Vec<Operand> = operands.iter().enumerate().map(operand).collect();
+        let operands: Operands = operands.iter().enumerate().map(operand).collect();
         let operands = &operands[..];
         // SAFETY: the contract is the same.
         let job = unsafe { Job::new(program, epilogue, Launch { operands, steps }, outputs) };

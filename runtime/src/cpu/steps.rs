@@ -12,11 +12,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Launch, Loop, Plan, RoutineId, Work};
 
 use super::prepared::{Packed, Prepared};
-use super::{Operand, Output};
+use super::{Operand, Operands, Output, Outputs};
 use crate::host::{RunMemory, Taken};
 use crate::prng;
 use crate::trace::TimedLaunch;
@@ -305,10 +306,11 @@ impl StepWork {
         memory: &mut RunMemory,
     ) -> Result<(), &'static str> {
         // The plan guarantees that a step's outputs share no buffer with its operands.
-        let mut taken: Vec<Taken> = launch.outputs.iter().map(|&id| memory.take(id)).collect();
+        let mut taken: SmallVec<[Taken; 2]> =
+            launch.outputs.iter().map(|&id| memory.take(id)).collect();
         let result = match self {
             StepWork::Nest { nest, pack, packed_at_depth } => {
-                let operands: Vec<Operand> =
+                let operands: Operands =
                     launch.operands.iter().map(|&id| Operand::from(memory.bytes(id))).collect();
                 if let (Some(pack), Some(depth)) = (*pack, *packed_at_depth)
                     && launch.turns[depth..].iter().all(|&turn| turn == 0)
@@ -316,7 +318,7 @@ impl StepWork {
                     packs[pack].pack(&operands);
                 }
                 let packed = pack.and_then(|pack| packs[pack].packed.as_deref());
-                let outputs: Vec<Output> =
+                let outputs: Outputs =
                     taken.iter_mut().map(|block| Output::new(block.bytes_mut(), 0)).collect();
                 // SAFETY: a plan verifies its nests, whose places have positions of their own. The
                 // outputs' blocks are taken from the memory, and each is one output's.
@@ -324,9 +326,10 @@ impl StepWork {
                 Some(())
             }
             StepWork::Generator(generator) => {
-                let operands: Vec<&[u8]> =
+                let operands: SmallVec<[&[u8]; 2]> =
                     launch.operands.iter().map(|&id| memory.bytes(id)).collect();
-                let mut outputs: Vec<&mut [u8]> = taken.iter_mut().map(Taken::bytes_mut).collect();
+                let mut outputs: SmallVec<[&mut [u8]; 2]> =
+                    taken.iter_mut().map(Taken::bytes_mut).collect();
                 match generator {
                     Work::PrngState { elements } => prng::state(&operands, &mut outputs, *elements),
                     Work::PrngValue { elements } => {

@@ -15,6 +15,7 @@ use tile_lang::listed;
 
 use super::container::Container;
 use super::{Index, Pack, PackDevice, PackedPlan, weight_name};
+use crate::backend::block_on;
 use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
 use crate::files::{open_file, read_file};
@@ -211,7 +212,7 @@ impl Foreign for Pack {
             .plan(number, builder)
             .map_err(|what| refused(format!("plan {number} of the pack is not valid: {what}")))?;
         let mut store = Store::within(builder.request.limits.map(|limits| limits.bytes));
-        let executable = pollster::block_on(builder.on.0.compile(plan, &mut store))?;
+        let executable = block_on(builder.on.0.compile(plan, &mut store))?;
         let mut session = Session::new(executable);
         let layer = |layer: &super::PackedLayer| (layer.path.clone(), layer.class.clone());
         session.layers = self.index.layers.iter().map(layer).collect();

@@ -1,12 +1,16 @@
 //! Runs on memory of the app: inputs are borrowed, and outputs go where the app wants them, or are
 //! lent to it.
 
+use smallvec::SmallVec;
+
 use super::{Given, Session};
+use crate::backend::block_on;
 use crate::error::Error;
 use crate::value::{Destination, Value, View, type_of};
 
-/// The values of a run, each with the number of its input or weight.
-pub(super) type Values<T> = Vec<(usize, T)>;
+/// The values of a run, each with the number of its input, weight or output. Some need no
+/// allocation.
+pub(super) type Values<T> = SmallVec<[(usize, T); 4]>;
 
 impl Session {
     /// Runs the program as [`Session::run`] does, and writes outputs, by name, to memory of the
@@ -34,7 +38,7 @@ impl Session {
         let values = self.take(inputs)?;
         let lent: Values<&dyn Value> =
             values.iter().map(|(number, value)| (*number, value as &dyn Value)).collect();
-        let mut into: Vec<(usize, &mut dyn Destination)> = targets
+        let mut into: Values<&mut dyn Destination> = targets
             .iter_mut()
             .map(|(number, target)| (*number, target as &mut dyn Destination))
             .collect();
@@ -55,7 +59,7 @@ impl Session {
     pub fn view(&mut self, name: &str) -> Result<View<'_>, Error> {
         let number = self.output_number(name)?;
         if self.executable.view(number).is_none() {
-            let tensor = pollster::block_on(self.executable.output(number))?;
+            let tensor = block_on(self.executable.output(number))?;
             let tensor = self.viewed.insert(tensor);
             return Ok(View { ty: tensor.ty(), bytes: tensor.bytes() });
         }
@@ -99,7 +103,7 @@ impl Session {
             let number = self.number(name.as_ref(), &value)?;
             self.given[number].now = true;
             if self.given[number].kept || number >= self.inputs {
-                pollster::block_on(self.executable.set(number, &value))?;
+                block_on(self.executable.set(number, &value))?;
                 self.given[number].kept = true;
                 continue;
             }

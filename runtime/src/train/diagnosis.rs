@@ -12,6 +12,7 @@ use tile_lang::span::Span;
 
 use super::program::training_graph;
 use super::trainer::{Begun, Trainer};
+use crate::backend::block_on;
 use crate::builder;
 use crate::device::Device;
 use crate::error::Error;
@@ -162,7 +163,7 @@ fn first_bad(
         wanted.iter().enumerate().map(|(number, id)| (format!("v{number}"), *id)).collect();
     let mut store = Store::default();
     let session = builder::session(graph, device, sources, Options::default(), &mut store);
-    let mut session: Session = pollster::block_on(session)?;
+    let mut session: Session = block_on(session)?;
     for name in session.given_names() {
         session.set(&name, &value(&name)?)?;
     }

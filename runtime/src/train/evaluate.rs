@@ -11,6 +11,7 @@ use super::program::names;
 use super::reading::Reading;
 use super::steps::Mode;
 use super::trainer::{AHEAD, Trainer};
+use crate::backend::block_on;
 use crate::error::Error;
 use crate::session::Outputs;
 
@@ -113,9 +114,7 @@ impl Trainer {
                 step.session.seed(seed, number as u32)?;
                 running.push_back(step.session.step(&[])?);
                 if running.len() > AHEAD {
-                    running
-                        .pop_front()
-                        .map_or(Ok(Vec::new()), |step| pollster::block_on(step.take()))?;
+                    running.pop_front().map_or(Ok(Vec::new()), |step| block_on(step.take()))?;
                 }
                 if stops() {
                     return Ok(None);

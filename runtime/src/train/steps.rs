@@ -19,6 +19,7 @@ use tile_compiler::tensor::Tensor;
 use super::dataset::Column;
 use super::program::{Program, network};
 use super::reading::Reading;
+use crate::backend::block_on;
 use crate::builder;
 use crate::error::Error;
 use crate::session::{Session, first_values};
@@ -235,7 +236,7 @@ impl CompiledSteps {
         }
         match self.last().filter(|step| step.weights.iter().any(|weight| weight.path == path)) {
             Some(step) => step.session.get(path).map(Some),
-            None => pollster::block_on(self.store.read(path)),
+            None => block_on(self.store.read(path)),
         }
     }
 
@@ -367,13 +368,8 @@ impl CompiledSteps {
         let sources = program.model.sources();
         // The session owns the store's weights from `Session::attach` to `Session::detach`.
         let options = Options { updates: true, ..Options::default() };
-        let mut session = pollster::block_on(builder::session(
-            graph,
-            &program.device,
-            sources,
-            options,
-            &mut self.store,
-        ))?;
+        let mut session =
+            block_on(builder::session(graph, &program.device, sources, options, &mut self.store))?;
         let metrics = weights
             .iter()
             .filter(|weight| weight.role == Role::Metric && !self.zeros.contains_key(&weight.path));

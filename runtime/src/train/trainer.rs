@@ -15,7 +15,7 @@ use super::fit::{Epoch, Fit};
 use super::program::{Program, all_names, training_graph};
 use super::steps::{CompiledStep, CompiledSteps, Key, Mode};
 
-use crate::backend::Watched;
+use crate::backend::{Watched, block_on};
 use crate::error::Error;
 use crate::session::Session;
 use crate::tune::{Tune, Tuning, tune_graph};
@@ -218,7 +218,7 @@ impl Trainer {
                 let step = self.steps.get(&self.programs, key, self.seed)?;
                 step.set(&batch)?;
                 step.session.seed(self.seed, 0)?;
-                pollster::block_on(step.session.step(&[])?.take())?;
+                block_on(step.session.step(&[])?.take())?;
             }
         }
         Ok(())
@@ -388,7 +388,7 @@ impl Trainer {
     /// Waits for the oldest submitted step, and checks its loss.
     fn look(&mut self) -> Result<(), Error> {
         let Some((begun, watched)) = self.running.pop_front() else { return Ok(()) };
-        let outputs = pollster::block_on(watched.take())?;
+        let outputs = block_on(watched.take())?;
         let loss = outputs.first().map_or(f64::NAN, |loss| loss.get(0).to_f64());
         if loss.abs() <= Network::LARGEST_LOSS {
             self.losses[begun.program].push(loss);

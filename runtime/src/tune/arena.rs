@@ -15,7 +15,7 @@ use tile_compiler::schedule::{Choice, Schedule, kernel};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::sample::{self, Floats};
-use crate::backend::Executable;
+use crate::backend::{Executable, block_on};
 use crate::device::Device;
 use crate::error::Error;
 use crate::store::Store;
@@ -78,7 +78,7 @@ impl<'a> Arena<'a> {
     /// If the device is lost or has no memory.
     pub fn compile(&mut self, schedule: &Schedule) -> Result<Option<Contender>, Error> {
         let Some(plan) = plan(self.nest, schedule, &self.profile) else { return Ok(None) };
-        let executable = match pollster::block_on(self.device.0.compile(plan, &mut self.store)) {
+        let executable = match block_on(self.device.0.compile(plan, &mut self.store)) {
             Ok(executable) => executable,
             // A kernel that the driver's compiler rejects, for example as too large, is the
             // schedule's fault.
@@ -114,9 +114,7 @@ impl<'a> Arena<'a> {
 
     fn give(&self, contender: &mut Contender) -> Result<(), Error> {
         let mut operands = self.operands.iter().enumerate();
-        operands.try_for_each(|(number, tensor)| {
-            pollster::block_on(contender.executable.set(number, tensor))
-        })
+        operands.try_for_each(|(number, tensor)| block_on(contender.executable.set(number, tensor)))
     }
 
     /// Measures the time of `challenger` relative to that of `holder`. Below 1, the challenger is
@@ -163,7 +161,7 @@ impl<'a> Arena<'a> {
         if self.nest.outputs.iter().any(|output| output.over.is_some()) {
             self.give(contender)?;
         }
-        let outputs = pollster::block_on(contender.executable.run(&[]))?;
+        let outputs = block_on(contender.executable.run(&[]))?;
         let is_wrong = |written: &&Written| {
             let found = outputs
                 .get(written.output)
@@ -224,7 +222,7 @@ fn tells(expected: &[Written]) -> usize {
 impl Contender {
     /// Returns the seconds of a run.
     fn sample(&mut self) -> Result<f64, Error> {
-        pollster::block_on(self.executable.time(self.runs))
+        block_on(self.executable.time(self.runs))
     }
 }
 

@@ -13,6 +13,7 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use super::arena::Arena;
 use super::*;
 use crate::Model;
+use crate::backend::block_on;
 use crate::store::Store;
 #[cfg(feature = "wgpu")]
 use crate::wgpu::{Gpu, Kept, lock};
@@ -169,12 +170,11 @@ fn tables_are_used_where_they_suit() {
             assert_eq!(routine.choice, Choice::Tuned, "{routine}");
         }
         let device = Device::check(profile());
-        let mut executable =
-            pollster::block_on(device.0.compile(plan, &mut Store::default())).unwrap();
+        let mut executable = block_on(device.0.compile(plan, &mut Store::default())).unwrap();
         for (number, (_, tensor)) in given.iter().enumerate() {
-            pollster::block_on(executable.set(number, tensor)).unwrap();
+            block_on(executable.set(number, tensor)).unwrap();
         }
-        let outputs = pollster::block_on(executable.run(&[])).unwrap();
+        let outputs = block_on(executable.run(&[])).unwrap();
         for ((name, expected), output) in expected.iter().zip(outputs) {
             for (x, y) in expected.to_f64s().into_iter().zip(output.to_f64s()) {
                 let near = (x - y).abs() <= 1e-4 * x.abs().max(1.0) || x.is_nan() && y.is_nan();

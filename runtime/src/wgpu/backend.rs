@@ -47,11 +47,11 @@ impl Backend for WgpuBackend {
     }
 
     fn compile<'a>(&'a self, plan: Plan, store: &'a mut Store) -> Pending<'a, Box<dyn Executable>> {
-        Box::pin(async move {
+        Pending::Waiting(Box::pin(async move {
             let executable =
                 GpuExecutable::new(self.gpu.clone(), plan, self.checked, store).await?;
             Ok(Box::new(executable) as Box<dyn Executable>)
-        })
+        }))
     }
 
     fn checked(&self) -> Option<Arc<dyn Backend>> {
@@ -118,37 +118,37 @@ impl Executable for GpuExecutable {
     }
 
     fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()> {
-        Box::pin(GpuExecutable::set(self, number, value))
+        Pending::Waiting(Box::pin(GpuExecutable::set(self, number, value)))
     }
 
     fn get(&self, number: usize) -> Pending<'_, Tensor> {
-        Box::pin(GpuExecutable::get(self, number))
+        Pending::Waiting(Box::pin(GpuExecutable::get(self, number)))
     }
 
     fn repeat(&mut self, runs: u32) -> Pending<'_, ()> {
-        Box::pin(GpuExecutable::repeat(self, runs))
+        Pending::Waiting(Box::pin(GpuExecutable::repeat(self, runs)))
     }
 
     fn output(&self, number: usize) -> Pending<'_, Tensor> {
-        Box::pin(GpuExecutable::output(self, number))
+        Pending::Waiting(Box::pin(GpuExecutable::output(self, number)))
     }
 
     fn read(&self) -> Pending<'_, Vec<Tensor>> {
-        Box::pin(GpuExecutable::read(self))
+        Pending::Waiting(Box::pin(GpuExecutable::read(self)))
     }
 
     fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
-        Box::pin(async move {
+        Pending::Waiting(Box::pin(async move {
             for (number, value) in inputs {
                 GpuExecutable::set(self, *number, *value).await?;
             }
             GpuExecutable::run(self).await
-        })
+        }))
     }
 
     #[cfg(not(target_family = "wasm"))]
     fn run_async(&mut self) -> Pending<'_, Vec<Tensor>> {
-        Box::pin(GpuExecutable::run_async(self))
+        Pending::Waiting(Box::pin(GpuExecutable::run_async(self)))
     }
 
     fn gpu(&mut self) -> Option<&mut GpuExecutable> {
@@ -157,18 +157,18 @@ impl Executable for GpuExecutable {
 
     #[cfg(not(target_family = "wasm"))]
     fn trace(&mut self) -> Pending<'_, Option<Trace>> {
-        Box::pin(GpuExecutable::trace(self))
+        Pending::Waiting(Box::pin(GpuExecutable::trace(self)))
     }
 
     #[cfg(not(target_family = "wasm"))]
     fn time(&mut self, runs: u32) -> Pending<'_, f64> {
-        Box::pin(GpuExecutable::time(self, runs))
+        Pending::Waiting(Box::pin(GpuExecutable::time(self, runs)))
     }
 
     fn step<'a>(&'a mut self, watched: &'a [usize]) -> Pending<'a, Watched> {
-        Box::pin(async move {
+        Pending::Waiting(Box::pin(async move {
             Ok(Watched::OnTheWay(Box::new(GpuExecutable::step(self, watched).await?)))
-        })
+        }))
     }
 
     fn share(&mut self, pairs: &[(usize, usize)], other: &dyn Executable) -> Result<(), Error> {
@@ -191,7 +191,7 @@ impl Executable for GpuExecutable {
 
 impl Transfer for GpuWatched {
     fn finish(self: Box<Self>) -> Pending<'static, Vec<Tensor>> {
-        Box::pin(self.take())
+        Pending::Waiting(Box::pin(self.take()))
     }
 }
 

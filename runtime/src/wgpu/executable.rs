@@ -66,10 +66,10 @@ struct StoredBuffer {
 
 impl DeviceMemory for StoredBuffer {
     fn read<'a>(&'a self, storage: DType, ty: &'a TensorType) -> Pending<'a, Option<Tensor>> {
-        Box::pin(async move {
+        Pending::Waiting(Box::pin(async move {
             let bytes = self.gpu.download(&self.buffer, 0, self.buffer.size()).await?;
             Ok(from_storage(&bytes, storage, ty))
-        })
+        }))
     }
 }
 

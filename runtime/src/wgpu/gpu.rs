@@ -14,6 +14,7 @@ use wgpu::{
 
 use super::adapter;
 use super::pipeline_cache::Compiled;
+use crate::backend::block_on;
 use crate::error::{Error, Source};
 #[cfg(not(target_family = "wasm"))]
 use {super::kept::Kept, crate::cache};
@@ -126,7 +127,7 @@ impl Gpu {
         f: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         #[cfg(not(target_family = "wasm"))]
-        return pollster::block_on(self.scoped(doing, f));
+        return block_on(self.scoped(doing, f));
         #[cfg(target_family = "wasm")]
         {
             let _ = doing;
@@ -322,7 +323,7 @@ fn is_destroyed(device: &Device) -> bool {
     let descriptor = BufferDescriptor { label: None, size: 4, usage, mapped_at_creation: true };
     let create = || device.create_buffer(&descriptor).get_mapped_range(..).is_err();
     let (failed, reports) = in_scopes(device, create);
-    failed && reports.into_iter().all(|report| pollster::block_on(report).is_none())
+    failed && reports.into_iter().all(|report| block_on(report).is_none())
 }
 
 /// In a browser reading from a lost device reports the loss.

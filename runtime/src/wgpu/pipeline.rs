@@ -14,7 +14,7 @@ use wgpu::{
 };
 
 use super::gpu::Gpu;
-use crate::backend::kernel;
+use crate::backend::{block_on, kernel};
 use crate::error::Error;
 
 /// Compiles a pipeline for each of the plan's routines. With `checked`, kernels check their
@@ -56,10 +56,7 @@ pub(super) async fn compile_all(
         while let Some((number, kernel)) =
             Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, kernels.get(n)?)))
         {
-            compiled.push((
-                number,
-                pollster::block_on(gpu.scoped(DOING, || compile(gpu, kernel, checked))),
-            ));
+            compiled.push((number, block_on(gpu.scoped(DOING, || compile(gpu, kernel, checked)))));
         }
         compiled
     };

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use pollster::block_on;
 use tile_compiler::tensor::Tensor;
 
 use super::executable::GpuExecutable;
 use super::gpu::Gpu;
+use crate::backend::block_on;
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;

@@ -291,7 +291,7 @@ pub fn parallel<W: Send>(
     let size = if size > CHUNK { size.next_multiple_of(CHUNK) } else { size };
     pool::run(total.div_ceil(size), |piece| {
         let start = range.start + piece * size;
-        let mut worker = idle.take(|| Box::new(new()));
+        let mut worker = idle.take(&new);
         f(&mut worker, start..range.end.min(start + size));
         idle.give(worker);
     });

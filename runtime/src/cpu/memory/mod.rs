@@ -17,6 +17,6 @@ mod shared;
 
 pub use caches::CACHES;
 pub use elements::{Bool, CacheLine, Register, bytes, elements, elements_mut, prefetch};
-pub use operand::{Launch, Operand, Output};
+pub use operand::{Launch, Operand, Operands, Output, Outputs};
 pub use pages::prefer_huge_pages;
 pub use shared::Shared;

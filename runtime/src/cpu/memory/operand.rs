@@ -3,6 +3,7 @@
 use super::elements::elements;
 use super::shared::Shared;
 use bytemuck::Pod;
+use smallvec::SmallVec;
 
 /// An operand of a nest: a tensor, or the part of one that the nest's places need.
 #[derive(Clone, Copy)]
@@ -28,6 +29,12 @@ impl<'a> Output<'a> {
         Self { bytes: Shared::new(bytes), first }
     }
 }
+
+/// The operands of a launch. Most launches have so few that they need no allocation.
+pub type Operands<'a> = SmallVec<[Operand<'a>; 6]>;
+
+/// The outputs of a launch.
+pub type Outputs<'a> = SmallVec<[Output<'a>; 2]>;
 
 /// The inputs of one launch of a nest.
 #[derive(Clone, Copy)]

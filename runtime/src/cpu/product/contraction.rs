@@ -370,16 +370,16 @@ impl Computed {
 struct Epilogue<'a> {
     job: &'a Job<'a>,
     contraction: &'a Contraction,
-    idle: Idle<Box<Machine<'a>>>,
+    idle: Idle<Machine<'a>>,
 }
 
 // SAFETY: `Job::direct` returns memory for all the places of these rows × columns. Nobody else
 // computes these places, since a product stores each element once, and each is another place.
 unsafe impl<'a, T: Element> Store<T> for Epilogue<'a> {
-    type Worker = Box<Machine<'a>>;
+    type Worker = Machine<'a>;
 
     fn worker(&self) -> Self::Worker {
-        self.idle.take(|| Box::new(self.job.finisher()))
+        self.idle.take(|| self.job.finisher())
     }
 
     fn done(&self, machine: Self::Worker) {

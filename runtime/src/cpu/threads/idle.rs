@@ -1,15 +1,17 @@
 //! Reuse of workers between tasks: state that is expensive to set up, such as a machine, passes
 //! from one task to the next.
 
+use smallvec::SmallVec;
 use std::sync::Mutex;
 
-/// The workers that no task is using. Box large workers: they move in and out often.
-pub struct Idle<W>(Mutex<Vec<W>>);
+/// The workers that no task is using. They move in and out often, so what is large in them should
+/// be boxed.
+pub struct Idle<W>(Mutex<SmallVec<[W; 4]>>);
 
 impl<W> Idle<W> {
     /// Creates an empty collection.
-    pub const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
+    pub fn new() -> Self {
+        Self(Mutex::new(SmallVec::new()))
     }
 
     /// Takes an idle worker, or makes a new one if there is none.

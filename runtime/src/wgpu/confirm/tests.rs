@@ -1,5 +1,6 @@
 use super::*;
 use crate::Device;
+use crate::backend::block_on;
 
 /// The adapter's claimed features are confirmed. With a faulty input, a probe fails and the feature
 /// is removed.
@@ -13,14 +14,9 @@ fn features_hold_unless_their_products_are_wrong() {
     assert_eq!(gpu.refuted, [""; 0]);
     for mut probe in probes(&gpu.profile) {
         println!("{}", probe.feature);
-        assert_eq!(pollster::block_on(holds(gpu, &probe)), Some(true), "{}", probe.feature);
+        assert_eq!(block_on(holds(gpu, &probe)), Some(true), "{}", probe.feature);
         probe.inputs[0][4] ^= 1;
-        assert_eq!(
-            pollster::block_on(holds(gpu, &probe)),
-            Some(false),
-            "{} with a fault",
-            probe.feature
-        );
+        assert_eq!(block_on(holds(gpu, &probe)), Some(false), "{} with a fault", probe.feature);
         let mut profile = gpu.profile.clone();
         leave_out(&mut profile, &[&probe.feature]);
         assert!(probes(&profile).iter().all(|other| other.feature != probe.feature));

@@ -64,6 +64,8 @@ impl Drop for Machine<'_> {
             at: std::mem::take(&mut self.at),
             moves: std::mem::take(&mut self.moves),
             bench: std::mem::take(&mut self.bench),
+            ahead: std::mem::take(&mut self.ahead),
+            sinks: std::mem::take(&mut self.sinks),
             walker: std::mem::replace(&mut self.walker, Walker::new(0)),
         };
         self.tape.idle.give(state);
@@ -73,7 +75,10 @@ impl Drop for Machine<'_> {
 impl<'t> Machine<'t> {
     /// Creates a machine for this launch.
     pub fn new(tape: &'t Runner, Launch { operands, steps }: Launch<'t>) -> Self {
-        let State { registers, at, moves, bench, mut walker } = tape.idle.take(|| State::new(tape));
+        let State { registers, at, moves, bench, mut ahead, mut sinks, mut walker } =
+            tape.idle.take(|| State::new(tape));
+        ahead.clear();
+        sinks.clear();
         walker.point[tape.variables.loops..]
             .iter_mut()
             .zip(steps)
@@ -85,8 +90,8 @@ impl<'t> Machine<'t> {
             at,
             moves,
             bench,
-            ahead: Vec::new(),
-            sinks: Vec::new(),
+            ahead,
+            sinks,
             walker,
             length: 0,
             rows: 1,

@@ -1,10 +1,11 @@
 //! The state of a machine that is kept between uses.
 
+use super::Sink;
 use super::bind::Bench;
 use crate::cpu::loops::walk::Walker;
 use crate::cpu::memory::Register;
 use crate::cpu::vector::number::{from_scalar, typed};
-use crate::cpu::vector::strip::ChunkPointer;
+use crate::cpu::vector::strip::{ChunkPointer, Code};
 use tile_compiler::dense::Dense;
 use tile_compiler::native::Tape;
 use tile_compiler::scalar::Value;
@@ -43,6 +44,8 @@ pub struct State {
     pub(super) at: Dense<Value, At>,
     pub(super) moves: Vec<i64>,
     pub(super) bench: Bench,
+    pub(super) ahead: Vec<(Code, ChunkPointer)>,
+    pub(super) sinks: Vec<Sink>,
     pub(super) walker: Walker,
 }
 
@@ -63,6 +66,8 @@ impl State {
             at,
             moves: Vec::new(),
             bench: Bench::default(),
+            ahead: Vec::new(),
+            sinks: Vec::new(),
             walker: Walker::new(tape.variables.count()),
         }
     }

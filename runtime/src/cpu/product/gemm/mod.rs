@@ -39,6 +39,7 @@ use crate::cpu::memory::{Shared, bytes, scratch};
 use crate::cpu::threads::pool;
 use bytemuck::Pod;
 use packed::pack;
+use smallvec::SmallVec;
 use std::ops::Range;
 use task::{Panels, Task};
 use tile_compiler::native::ProductBlocks;
@@ -286,9 +287,12 @@ pub fn product<T: Element>(
     }
 }
 
+/// Ranges of panels, one a task: few need no allocation.
+type Blocks = SmallVec<[Range<usize>; 16]>;
+
 /// Divides `0..all` into blocks of at most `most`. In each thread's part the blocks get smaller, so
 /// that threads that are not equally fast end together.
-fn dwindling(all: usize, most: usize, threads: usize) -> Vec<Range<usize>> {
+fn dwindling(all: usize, most: usize, threads: usize) -> Blocks {
     let part = |thread: usize| {
         let mut rest = all * thread / threads..all * (thread + 1) / threads;
         let block = move || {
@@ -411,7 +415,7 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
             }
         }
         // Ranges of panels.
-        let blocks: Vec<Range<usize>> = match window {
+        let blocks: Blocks = match window {
             Some(window) => {
                 let blocks = window.blocks(m.div_ceil(row_tasks).max(run)).into_iter();
                 blocks.map(|rows| rows.start / run * in_run..rows.end / run * in_run).collect()

@@ -3,6 +3,7 @@
 use super::kernel::{Element, Kernels, Layout, Run, Strided, panel_stride};
 use super::pack::{Pack, Panel, View};
 use super::{BatchProduct, Store, Tile, scratch};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// From this many columns on, a task packs its rows of A even where it could read them in place:
@@ -21,7 +22,7 @@ pub enum Panels<'a, T> {
 pub struct Task<'a, T: Element, A, B, S> {
     pub product: &'a BatchProduct<'a, T, A, B, S>,
     /// The panels of A. None is higher than the kernels.
-    pub rows: Vec<Range<usize>>,
+    pub rows: SmallVec<[Range<usize>; 16]>,
     /// The columns. The start is a whole number of kernels after the first column of `b`.
     pub columns: Range<usize>,
     pub b: &'a Panels<'a, T>,
@@ -33,6 +34,12 @@ struct Left<T> {
     panel: Strided<T>,
     layout: Layout,
 }
+
+/// The panels of A for one block of k: few need no allocation.
+type Lefts<T> = SmallVec<[Left<T>; 16]>;
+
+/// The runs of terms that panels in place have in common.
+pub type Runs = SmallVec<[Run; 16]>;
 
 impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
     pub fn run(&self) {
@@ -73,8 +80,8 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         mut visit: impl FnMut(Range<usize>, &[Left<T>], &[Run], &[T]),
     ) {
         let (k, kc) = (self.product.size.k, self.product.size.blocks.terms);
-        let mut lefts = Vec::with_capacity(self.rows.len());
-        let mut runs = Vec::new();
+        let mut lefts = Lefts::with_capacity(self.rows.len());
+        let mut runs = Runs::new();
         for block in 0..k.div_ceil(kc).max(1) {
             let ks = block * kc..k.min((block + 1) * kc);
             self.left(ks.clone(), a, &mut lefts, &mut runs);
@@ -157,13 +164,7 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
 
     /// Finds the task's panels of A for one block of k, or packs them. All panels have the same
     /// runs.
-    fn left(
-        &self,
-        ks: Range<usize>,
-        packed: &mut [T],
-        lefts: &mut Vec<Left<T>>,
-        runs: &mut Vec<Run>,
-    ) {
+    fn left(&self, ks: Range<usize>, packed: &mut [T], lefts: &mut Lefts<T>, runs: &mut Runs) {
         let BatchProduct { kernels, a, batch, .. } = self.product;
         lefts.clear();
         if let Some(window) = a.window()

@@ -12,6 +12,7 @@
 
 use super::kernel::{Layout, Run};
 use super::pack::{self, copy_short};
+use super::task::Runs;
 use std::ops::Range;
 
 /// An operand addressed by coordinates, sorted by stride, largest first.
@@ -306,7 +307,7 @@ impl Frame<'_> {
 
     /// Lists the terms in runs. Returns the elements between terms within a run, which is 1 where a
     /// panel is [`Layout::KContiguous`].
-    pub fn runs(&self, runs: &mut Vec<Run>) -> usize {
+    pub fn runs(&self, runs: &mut Runs) -> usize {
         runs.clear();
         let place = |term: usize| -> usize {
             let parts = self.sides.iter().zip(&self.window.coordinates);
