@@ -44,10 +44,16 @@ impl Default for Limits {
 pub enum Exceeded {
     /// The work exceeds [`Limits::seconds`].
     #[error("compiling this takes more work than the limit of {seconds} seconds allows")]
-    Work { seconds: f64 },
+    Work {
+        /// The limit, in seconds.
+        seconds: f64,
+    },
     /// The memory exceeds [`Limits::bytes`].
     #[error("compiling this takes more memory than the limit of {bytes} bytes")]
-    Memory { bytes: u64 },
+    Memory {
+        /// The limit, in bytes.
+        bytes: u64,
+    },
     /// The caller interrupted the compilation. See [`Budget::interrupted_by`].
     #[error("compiling was interrupted")]
     Interrupted,

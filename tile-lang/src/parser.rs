@@ -27,7 +27,9 @@ lalrpop_mod!(
 /// The result of parsing a file. There is always a tree. It lacks the definitions and statements
 /// that `diagnostics` reports.
 pub struct Parsed {
+    /// The tree.
     pub file: File,
+    /// The errors, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
     /// The comments in order, each from its `//` up to the end of its line.
     pub comments: Vec<Span>,
