@@ -35,6 +35,7 @@ impl From<Scalar> for Binding {
 /// The known facts about the entry's inputs, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bindings {
+    /// The types or values of the inputs, by name.
     pub inputs: BTreeMap<String, Binding>,
     /// Sizes by name. An input without a binding is an f32 tensor if all its sizes are known.
     pub sizes: BTreeMap<String, usize>,
@@ -53,8 +54,11 @@ pub struct Bindings {
 /// A value of a hyper-parameter of the entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
+    /// `true` or `false`.
     Bool(bool),
+    /// A whole number.
     Int(i64),
+    /// Any other number.
     Float(f64),
     /// A symbol, or the name of a function.
     Name(String),

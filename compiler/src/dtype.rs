@@ -11,18 +11,31 @@ use half::{bf16, f16};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum DType {
+    /// A truth value, stored in one byte as 0 or 1.
     Bool,
+    /// A signed integer of 8 bits.
     I8,
+    /// A signed integer of 16 bits.
     I16,
+    /// A signed integer of 32 bits.
     I32,
+    /// A signed integer of 64 bits.
     I64,
+    /// An unsigned integer of 8 bits.
     U8,
+    /// An unsigned integer of 16 bits.
     U16,
+    /// An unsigned integer of 32 bits.
     U32,
+    /// An unsigned integer of 64 bits.
     U64,
+    /// An IEEE 754 float of 16 bits.
     F16,
+    /// A bfloat16: the upper half of an f32.
     BF16,
+    /// An IEEE 754 float of 32 bits.
     F32,
+    /// An IEEE 754 float of 64 bits.
     F64,
 }
 
@@ -103,10 +116,12 @@ impl DType {
         if self == DType::Bool { 1 } else { 8 * self.size() as u32 }
     }
 
+    /// Returns whether the type is one of floats.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
+    /// Returns whether the type is one of signed integers.
     pub fn is_signed_integer(self) -> bool {
         matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
@@ -160,6 +175,7 @@ impl fmt::Display for DType {
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "pack", serde(from = "(DType, u64)", into = "(DType, u64)"))]
 pub struct Scalar {
+    /// The type, which gives the bits their meaning.
     pub dtype: DType,
     bits: u64,
 }
@@ -189,26 +205,32 @@ impl Scalar {
         Scalar { dtype, bits }
     }
 
+    /// Returns the bits, in the low bits of the result.
     pub fn bits(self) -> u64 {
         self.bits
     }
 
+    /// Returns 0, or false.
     pub fn zero(dtype: DType) -> Scalar {
         Scalar { dtype, bits: 0 }
     }
 
+    /// Returns 1, or true.
     pub fn one(dtype: DType) -> Scalar {
         Scalar::from_i64(dtype, 1)
     }
 
+    /// Returns a bool.
     pub fn bool(value: bool) -> Scalar {
         Scalar { dtype: DType::Bool, bits: value as u64 }
     }
 
+    /// Returns an i32.
     pub fn i32(value: i32) -> Scalar {
         Scalar::from_i64(DType::I32, value as i64)
     }
 
+    /// Returns an f32.
     pub fn f32(value: f32) -> Scalar {
         Scalar { dtype: DType::F32, bits: value.to_bits() as u64 }
     }

@@ -8,20 +8,24 @@ use crate::dtype::{DType, Scalar};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct TensorType {
+    /// The type of the elements.
     pub dtype: DType,
     /// One size an axis, outermost first. It is empty for rank 0, and a size may be 0.
     pub shape: Vec<usize>,
 }
 
 impl TensorType {
+    /// Creates the type of a tensor with this shape, outermost axis first.
     pub fn new(dtype: DType, shape: impl Into<Vec<usize>>) -> TensorType {
         TensorType { dtype, shape: shape.into() }
     }
 
+    /// Creates the type of a tensor of rank 0.
     pub fn scalar(dtype: DType) -> TensorType {
         TensorType::new(dtype, [])
     }
 
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
@@ -190,26 +194,32 @@ impl Tensor {
         Some(Tensor { ty, bytes })
     }
 
+    /// Returns the type.
     pub fn ty(&self) -> &TensorType {
         &self.ty
     }
 
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.ty.dtype
     }
 
+    /// Returns the shape, outermost axis first.
     pub fn shape(&self) -> &[usize] {
         &self.ty.shape
     }
 
+    /// Returns the elements in row-major order, little-endian.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// Returns the bytes for changes; see [`Tensor::bytes`].
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
+    /// Returns the bytes; see [`Tensor::bytes`].
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

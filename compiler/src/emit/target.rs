@@ -27,6 +27,7 @@ pub enum Target {
 }
 
 impl Target {
+    /// The targets in the order in which help lists them.
     pub const ALL: [Target; 5] =
         [Target::Wgsl, Target::Msl, Target::Spirv, Target::Hlsl, Target::Glsl];
 
@@ -71,6 +72,7 @@ impl Target {
 /// A kernel in a shading language.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
+    /// The text of the languages that are written as text.
     Text(String),
     /// A SPIR-V module.
     Words(Vec<u32>),

@@ -60,7 +60,10 @@ pub enum Op {
     /// A rank-1 constant.
     Elements(Vec<Scalar>),
     /// The coordinate along `axis` of each element of the node's shape, as i32. No operands.
-    Index { axis: usize },
+    Index {
+        /// The axis of the node's shape.
+        axis: usize,
+    },
     /// Elementwise operation on one operand; the result has its type and shape.
     Unary(UnaryOp),
     /// Elementwise operation on two operands of one type, with broadcasting. Comparisons return
@@ -89,11 +92,17 @@ pub enum Op {
     /// word is rounded to f32 first, as in PlaidML, so the element is at most 1.
     PrngValue,
     /// The state, u32[3, 2048], after [`Op::PrngValue`] generated `elements` elements.
-    PrngState { elements: usize },
+    PrngState {
+        /// The number of elements that were generated.
+        elements: usize,
+    },
     /// A loop over steps; see [`Scan`].
     Scan(Box<Scan>),
     /// The result of this number of a scan, which is the operand.
-    Result { number: usize },
+    Result {
+        /// The number of the result.
+        number: usize,
+    },
 }
 
 impl Op {
@@ -142,7 +151,9 @@ pub struct Origin {
 /// The computation of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
+    /// The operation.
     pub op: Op,
+    /// The type of the result.
     pub ty: TensorType,
     operands: Vec<NodeId>,
     /// Name of the value in the source, for readable kernels. Not part of the meaning.
@@ -176,6 +187,7 @@ const NODE_UNITS: u64 = 8;
 const NODE_BYTES: u64 = 300;
 
 impl Graph {
+    /// Creates a graph without nodes.
     pub fn new(name: impl Into<String>) -> Graph {
         Graph { name: name.into(), ..Graph::default() }
     }
@@ -209,10 +221,12 @@ impl Graph {
         }
     }
 
+    /// Returns a node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }
 
+    /// Returns a node, for changes. Its operands are changed by [`Graph::replace`] alone.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id]
     }
@@ -276,6 +290,7 @@ impl Graph {
         users
     }
 
+    /// Returns whether a node is an output.
     pub fn is_output(&self, id: NodeId) -> bool {
         self.outputs.iter().any(|(_, node)| *node == id)
     }

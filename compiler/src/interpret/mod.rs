@@ -35,16 +35,32 @@ pub enum Error {
     Malformed(String),
     /// An input or a weight is missing.
     #[error("{name} is missing")]
-    Missing { name: String },
+    Missing {
+        /// The name of the input or weight.
+        name: String,
+    },
     /// The graph has no input or weight with the name of a given tensor.
     #[error("there is no input or weight {name}")]
-    Unknown { name: String },
+    Unknown {
+        /// The given name.
+        name: String,
+    },
     /// A given tensor has the wrong element type or shape.
     #[error("{name} is {given}, but must be {expected}")]
-    WrongType { name: String, expected: TensorType, given: TensorType },
+    WrongType {
+        /// The name of the input or weight.
+        name: String,
+        /// The type in the graph.
+        expected: TensorType,
+        /// The type of the given tensor.
+        given: TensorType,
+    },
     /// The allocation of a tensor, or of the state to aggregate it, failed.
     #[error("there is no memory for {bytes} bytes")]
-    OutOfMemory { bytes: usize },
+    OutOfMemory {
+        /// The size of the tensor.
+        bytes: usize,
+    },
 }
 
 /// Returns the outputs of the graph, in its order. `given` has the inputs by name and the weights
