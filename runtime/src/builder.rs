@@ -266,6 +266,7 @@ pub(crate) fn narrow(mut graph: Graph, factors: Option<DType>) -> Graph {
 
 /// A type that describes an input: a [`TensorType`], or a shape with f32 elements.
 pub trait InputType {
+    /// Returns the type of the input.
     fn tensor_type(self) -> TensorType;
 }
 

@@ -27,6 +27,7 @@
 //! - `weights`, `tune`, `train`, `data`: upper floors, each behind a feature of its name.
 
 #![deny(unsafe_code)]
+#![deny(missing_docs)]
 // Each feature uses its part of the modules that all share.
 #![cfg_attr(
     not(all(

@@ -39,6 +39,7 @@ pub struct KernelListing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelBinding {
+    /// The name of the variable in the source.
     pub name: String,
     /// Whether the kernel writes the buffer.
     pub is_written: bool,

@@ -139,6 +139,7 @@ pub(crate) trait Foreign: fmt::Debug + Any + Send + Sync {
 /// The type of an input, as far as it is known before the input is given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
+    /// The type of the elements.
     pub dtype: DType,
     /// The sizes. `None` stands for any size.
     pub sizes: Vec<Option<usize>>,

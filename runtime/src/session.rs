@@ -412,14 +412,17 @@ impl Outputs {
         }
     }
 
+    /// Returns an output, if there is one of this name.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.iter().find(|(n, _)| *n == name).map(|(_, tensor)| tensor)
     }
 
+    /// Returns the names, in the order of the program's header.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.iter().map(|(name, _)| name)
     }
 
+    /// Returns the outputs with their names, in the order of the program's header.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.0.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }

@@ -16,5 +16,6 @@ pub struct TimedLaunch {
     pub step: usize,
     /// The time since the beginning of the run.
     pub start: f64,
+    /// The time that the launch took.
     pub seconds: f64,
 }

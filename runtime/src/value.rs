@@ -13,8 +13,10 @@ use crate::error::Error;
 /// The cpu device reads a dense, row-major value of [`crate::Session::run`] where it is, if it is
 /// aligned to its elements. Anything else is copied.
 pub trait Value: Sync {
+    /// Returns the type of the elements.
     fn dtype(&self) -> DType;
 
+    /// Returns the shape, outermost axis first.
     fn shape(&self) -> &[usize];
 
     /// Returns the bytes of the elements, if they are dense and row-major.
@@ -93,6 +95,7 @@ pub fn to_tensor(value: &dyn Value) -> Option<Tensor> {
 /// The cpu device computes an output where it is to go, if that is dense, row-major, and aligned
 /// to its elements. Anything else is copied.
 pub trait Destination {
+    /// Returns the type of the elements.
     fn dtype(&self) -> DType;
 
     /// Returns the shape, or `None` for a slice, which has only a length.
@@ -185,6 +188,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Returns the type of the tensor.
     pub fn ty(&self) -> &'a TensorType {
         self.ty
     }
@@ -225,6 +229,7 @@ impl Value for View<'_> {
 
 /// A Rust type of tensor elements.
 pub trait Element: Copy + Send + Sync + sealed::Bytes {
+    /// The type of these elements in Tile.
     const DTYPE: DType;
 }
 

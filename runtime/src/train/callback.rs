@@ -59,6 +59,7 @@ pub trait Callback {
 pub struct Monitor {
     /// `loss`, `val_loss`, `accuracy`, `val_accuracy`, …
     pub name: String,
+    /// Whether larger results are better, as for accuracies; otherwise smaller ones are.
     pub larger_is_better: bool,
     /// The least improvement that counts.
     pub least_change: f64,
@@ -161,6 +162,7 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
+    /// Ends training after `patience` epochs without an improvement.
     pub fn new(monitor: Monitor, patience: usize) -> EarlyStopping {
         EarlyStopping { watch: Watch::new(monitor), patience }
     }
@@ -195,6 +197,7 @@ pub struct ReduceOnPlateau {
 }
 
 impl ReduceOnPlateau {
+    /// Multiplies the learning rate by `factor` after `patience` epochs without an improvement.
     pub fn new(monitor: Monitor, factor: f64, patience: usize) -> ReduceOnPlateau {
         ReduceOnPlateau { watch: Watch::new(monitor), factor, patience }
     }

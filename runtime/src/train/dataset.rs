@@ -21,6 +21,7 @@ pub enum ColumnRole {
 /// A column: one tensor for each sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
+    /// The use of the column.
     pub role: ColumnRole,
     /// The name of the input or output. `None`: given by its position among the columns of its
     /// role.
@@ -34,6 +35,7 @@ pub trait Dataset: Sync {
     /// The number of samples.
     fn len(&self) -> usize;
 
+    /// Returns whether there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

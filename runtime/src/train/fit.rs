@@ -21,6 +21,7 @@ pub enum Validation<'a> {
     /// at random by the seed of training. If the data have one integer target, each class keeps its
     /// share. Training that does not shuffle leaves out the last samples.
     Fraction(f64),
+    /// Another dataset.
     Set(&'a dyn Dataset),
 }
 
@@ -58,11 +59,13 @@ pub struct Fit<'a> {
 
 /// The progress of training.
 pub struct Progress<'t> {
-    /// The epoch, from 0, and the number of epochs.
+    /// The epoch, from 0.
     pub epoch: usize,
+    /// The number of epochs.
     pub epochs: usize,
-    /// The steps of this epoch done, and their number.
+    /// The number of steps of this epoch that are done.
     pub step: usize,
+    /// The number of steps of this epoch.
     pub steps: usize,
     /// The time since the epoch began.
     pub elapsed: Duration,
@@ -126,6 +129,7 @@ impl<'a> Fit<'a> {
         Fit { epochs: Some(epochs), ..Fit::default() }
     }
 
+    /// Sets the number of samples of a step. The default is that of the `train` block, or 32.
     pub fn batch_size(mut self, samples: usize) -> Self {
         self.batch_size = Some(samples);
         self
@@ -137,6 +141,7 @@ impl<'a> Fit<'a> {
         self
     }
 
+    /// Evaluates after each epoch.
     pub fn validation(mut self, validation: Validation<'a>) -> Self {
         self.validation = Some(validation);
         self

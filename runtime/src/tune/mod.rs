@@ -82,27 +82,33 @@ impl<'a> Tune<'a> {
 pub struct Progress<'a> {
     /// The kernel whose schedules are being searched.
     pub kernel: &'a str,
-    /// The number of the kernel, from 0, and the number of kernels.
+    /// The number of the kernel, from 0.
     pub number: usize,
+    /// The number of kernels.
     pub kernels: usize,
     /// The number of its schedules measured so far.
     pub measured: usize,
     /// The best time so far, relative to that of the default.
     pub ratio: f64,
+    /// The time since tuning began.
     pub elapsed: Duration,
+    /// The time that tuning may take.
     pub budget: Duration,
 }
 
 /// A schedule, and the seconds of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
+    /// The schedule.
     pub schedule: Schedule,
+    /// The median time of a launch, in seconds.
     pub seconds: f64,
 }
 
 /// The result for one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TunedKernel {
+    /// The name of the kernel.
     pub name: String,
     /// The launches in a run of the program.
     pub launches: u64,
@@ -110,8 +116,9 @@ pub struct TunedKernel {
     pub default: Timed,
     /// The best schedule, which is the default if no other is better.
     pub tuned: Timed,
-    /// The number of schedules measured, and of all schedules.
+    /// The number of schedules measured.
     pub measured: usize,
+    /// The number of schedules that suit the kernel.
     pub candidates: usize,
     /// Whether the search finished, now or earlier. If not, the next tuning continues it.
     pub finished: bool,

@@ -8,6 +8,7 @@ use super::name_map::NameMap;
 /// A file of weights, or a part of one, and the part of the program that it fills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightsSource {
+    /// The file.
     pub file: PathBuf,
     /// The path of the entries in the file to load, such as `encoder`. `None` loads all.
     pub part: Option<String>,
