@@ -27,7 +27,7 @@ use crate::session::Session;
 
 /// A builder of sessions: the shapes and constants that a program is compiled for.
 ///
-/// `On` is the device, or the [`FixedTarget`] of a builder that only lists.
+/// `On` is the device, or the [`FixedTarget`](crate::FixedTarget) of a builder that only lists.
 #[derive(Clone)]
 pub struct SessionBuilder<'a, On = &'a Device> {
     pub(crate) request: Request<'a>,

@@ -4,6 +4,7 @@ use tile_compiler::profile::Profile;
 
 /// A description of a device for users.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// The name for [`crate::Device::named`].
     pub name: String,

@@ -213,6 +213,7 @@ pub type Source = Box<dyn std::error::Error + Send + Sync>;
 /// The reason why a file of weights cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {what}")]
+#[non_exhaustive]
 pub struct WeightsError {
     /// The file.
     pub path: String,

@@ -50,6 +50,8 @@ mod builder;
 mod cache;
 #[cfg(feature = "check")]
 pub mod check;
+// Public for measurements. It may change at any time.
+#[doc(hidden)]
 pub mod cpu;
 pub mod data;
 mod device;

@@ -2,6 +2,7 @@
 
 /// The launches of a run: see [`crate::Session::trace`]. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Trace {
     /// The launches, in order.
     pub launches: Vec<TimedLaunch>,
@@ -11,6 +12,7 @@ pub struct Trace {
 
 /// The time of a step's launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TimedLaunch {
     /// The step's index in [`tile_compiler::plan::Plan::steps`].
     pub step: usize,

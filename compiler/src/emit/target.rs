@@ -12,6 +12,7 @@ use crate::kernel::Kernel;
 
 /// A shading language. The steps of a kernel are numbered after its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Target {
     /// WGSL for browsers.
     Wgsl,
@@ -71,6 +72,7 @@ impl Target {
 
 /// A kernel in a shading language.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Listing {
     /// The text of the languages that are written as text.
     Text(String),

@@ -11,6 +11,7 @@ use crate::tensor::TensorType;
 
 /// The reason why a graph has no plan for a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// The device lacks a type or operation that `value` needs.
     #[error("`{value}` can't run on `{device}`: it has no {what}")]

@@ -7,6 +7,7 @@ use naga::{Expression, Function, Handle};
 /// The reason why a kernel was rejected. It displays as a sentence, and the line of the kernel as
 /// WGSL if it is known.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Fault {
     /// The kind.
     pub kind: Kind,
@@ -20,6 +21,7 @@ pub struct Fault {
 /// The kind of a fault. Invocations are local invocation indices, and places are WGSL paths such as
 /// `tile[3]`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Kind {
     /// The module or the arguments of the run are invalid. Nothing ran.
     Invalid(String),

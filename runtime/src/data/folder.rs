@@ -35,6 +35,7 @@ use crate::model::Declared;
 use crate::train::{ColumnRole, Dataset, TableColumns};
 
 /// Samples for training and, if they are separate, for tests.
+#[non_exhaustive]
 pub struct Samples {
     /// The samples to train on.
     pub train: Box<dyn Dataset>,

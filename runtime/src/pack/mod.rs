@@ -108,6 +108,7 @@ pub struct PackedPlan {
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum PackDevice {
     /// A processor: the plan has loop nests.
     Cpu,

@@ -6,6 +6,7 @@ use crate::model::Model;
 
 /// The form of a classifier's scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scores {
     /// Numbers from 0 to 1, which sum to 1 over the classes of a softmax.
     Probabilities,

@@ -8,6 +8,7 @@ use crate::error::Error;
 
 /// The purpose of a column of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ColumnRole {
     /// An input of the model.
     Input,

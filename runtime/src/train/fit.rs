@@ -58,6 +58,7 @@ pub struct Fit<'a> {
 }
 
 /// The progress of training.
+#[non_exhaustive]
 pub struct Progress<'t> {
     /// The epoch, from 0.
     pub epoch: usize,
@@ -97,6 +98,7 @@ impl Progress<'_> {
 
 /// The results of an epoch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Epoch {
     /// The number of the epoch, from 0.
     pub epoch: usize,

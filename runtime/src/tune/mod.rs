@@ -79,6 +79,7 @@ impl<'a> Tune<'a> {
 
 /// The progress of tuning.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Progress<'a> {
     /// The kernel whose schedules are being searched.
     pub kernel: &'a str,
@@ -98,6 +99,7 @@ pub struct Progress<'a> {
 
 /// A schedule, and the seconds of a launch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Timed {
     /// The schedule.
     pub schedule: Schedule,
@@ -107,6 +109,7 @@ pub struct Timed {
 
 /// The result for one kernel.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TunedKernel {
     /// The name of the kernel.
     pub name: String,
@@ -128,6 +131,7 @@ pub struct TunedKernel {
 
 /// The results of tuning, in the order of the kernels' first steps.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Tuning {
     /// The kernels that were measured or known. Empty if the device has nothing to tune: see
     /// [`Device::tuning`].

@@ -7,6 +7,7 @@ use super::name_map::NameMap;
 
 /// A file of weights, or a part of one, and the part of the program that it fills.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WeightsSource {
     /// The file.
     pub file: PathBuf,
@@ -64,6 +65,7 @@ impl WeightsSource {
 
 /// How [`crate::Session::load_with`] and [`crate::train::Trainer::load_with`] load weights.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct LoadOptions {
     /// The files. A weight is filled by the source with the longest target that contains it.
     pub sources: Vec<WeightsSource>,
@@ -115,6 +117,7 @@ impl LoadOptions {
 
 /// The entries and weights without a counterpart after loading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadReport {
     /// The entries that no weight takes, by file.
     pub unused: Vec<(PathBuf, Vec<String>)>,
