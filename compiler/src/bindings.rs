@@ -52,6 +52,18 @@ pub struct Bindings {
 }
 
 /// A value of a hyper-parameter of the entry.
+///
+/// ```
+/// use tile_compiler::bindings::{Bindings, Setting};
+/// use tile_compiler::lower::lower;
+///
+/// let checked = tile_lang::check("model M(units = 4)(X[N, 2]) -> (Y) { Y = X |> Dense(units); }");
+/// let mut bindings = Bindings::default();
+/// bindings.sizes.insert("N".to_owned(), 1);
+/// bindings.parameters.insert("units".to_owned(), Setting::Int(7));
+/// let network = lower(&checked.program.unwrap(), None, &bindings).unwrap();
+/// assert_eq!(network.layers[0].outputs[0].shape, [1, 7]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
     /// `true` or `false`.

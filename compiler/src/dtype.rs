@@ -8,6 +8,13 @@ use std::fmt;
 use half::{bf16, f16};
 
 /// The type of a tensor's elements.
+///
+/// ```
+/// use tile_compiler::dtype::DType;
+///
+/// assert_eq!(DType::parse("bf16"), Some(DType::BF16));
+/// assert_eq!((DType::BF16.size(), DType::BF16.is_float()), (2, true));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum DType {
@@ -171,6 +178,14 @@ impl fmt::Display for DType {
 
 /// A value and its type. The bit pattern is zero-extended; signed integers are in two's complement
 /// of their own width.
+///
+/// ```
+/// use tile_compiler::dtype::{DType, Scalar};
+///
+/// let half = Scalar::f32(2.75);
+/// assert_eq!(half.to_f64(), 2.75);
+/// assert_eq!(half.cast(DType::I32), Scalar::i32(2));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "pack", serde(from = "(DType, u64)", into = "(DType, u64)"))]

@@ -5,6 +5,15 @@ use std::fmt;
 use crate::dtype::{DType, Scalar};
 
 /// Element type and sizes of a tensor. Storage is always dense and row-major.
+///
+/// ```
+/// use tile_compiler::dtype::DType;
+/// use tile_compiler::tensor::TensorType;
+///
+/// let ty = TensorType::new(DType::F16, [2, 3]);
+/// assert_eq!(ty.to_string(), "f16[2, 3]");
+/// assert_eq!((ty.rank(), ty.elements(), ty.strides()), (2, 6, vec![3, 1]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct TensorType {
@@ -102,6 +111,16 @@ pub fn with_room<T>(count: usize) -> Option<Vec<T>> {
 }
 
 /// A tensor in host memory: dense, row-major, little-endian, `dtype.size()` bytes an element.
+///
+/// ```
+/// use tile_compiler::dtype::DType;
+/// use tile_compiler::tensor::Tensor;
+///
+/// let tensor = Tensor::from_f32([2, 2], &[1.0, 2.0, 3.0, 4.0]).unwrap();
+/// assert_eq!((tensor.dtype(), tensor.shape()), (DType::F32, &[2, 2][..]));
+/// assert_eq!(tensor.transposed(&[1, 0]).unwrap().to_f64s(), [1.0, 3.0, 2.0, 4.0]);
+/// assert!(Tensor::from_f32([3], &[1.0]).is_none());
+/// ```
 #[derive(Clone, PartialEq)]
 pub struct Tensor {
     ty: TensorType,

@@ -13,6 +13,20 @@ use crate::files::npy::NpyError;
 use crate::files::{reason_of_reading, reason_of_writing};
 
 /// An error of this crate. `Display` describes it in one sentence with the names and sizes.
+///
+/// ```
+/// use tile_runtime::{Blame, Device, Error, Model};
+///
+/// let error = Model::load("missing.tile").unwrap_err();
+/// assert!(matches!(error, Error::Read { .. }));
+/// assert_eq!(error.blame(), Blame::Input);
+///
+/// let model = Model::compile("function f(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let mut session = model.on(&Device::cpu()).dim("N", 2).build()?;
+/// let error = session.execute().unwrap_err();
+/// assert_eq!(error.to_string(), "input `X` is missing; it is f32[2]");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -211,6 +225,13 @@ pub enum Error {
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// The reason why a file of weights cannot be read or written.
+///
+/// ```
+/// use tile_runtime::weights::WeightsFile;
+///
+/// let error = WeightsFile::open("missing.npz").err().unwrap();
+/// assert_eq!(error.path, "missing.npz");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {what}")]
 #[non_exhaustive]
@@ -224,6 +245,13 @@ pub struct WeightsError {
 }
 
 /// The party that can fix an error.
+///
+/// ```
+/// use tile_runtime::{Blame, Device};
+///
+/// let error = Device::named("abacus").err().unwrap();
+/// assert_eq!(error.blame(), Blame::Machine);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The user: the program, its sizes or the given values are at fault. The command line exits

@@ -1,6 +1,18 @@
 //! [`Trace`]: the timeline of a run.
 
 /// The launches of a run: see [`crate::Session::trace`]. Times are in seconds.
+///
+/// ```
+/// use tile_runtime::{Device, Model, Tensor};
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let mut session = model.on(&Device::cpu()).dim("N", 8).build()?;
+/// session.set("X", &Tensor::from_f32([8], &[1.0; 8]).unwrap())?;
+/// let trace = session.trace()?.unwrap();
+/// assert_eq!(trace.launches.len(), 1);
+/// assert!(trace.launches[0].seconds >= 0.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Trace {

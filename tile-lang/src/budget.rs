@@ -23,6 +23,13 @@ pub const UNITS_PER_SECOND: u64 = 10_000_000;
 const POLL: u64 = 1 << 14;
 
 /// Limits on the work and memory of compiling a program.
+///
+/// ```
+/// use tile_lang::Limits;
+///
+/// let limits = Limits { bytes: 1 << 30, ..Limits::default() };
+/// assert!(limits.seconds > 0.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Processor time, counted in seconds of [`UNITS_PER_SECOND`] units each.

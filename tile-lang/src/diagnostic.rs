@@ -28,6 +28,13 @@ pub struct Label {
 }
 
 /// One error or warning.
+///
+/// ```
+/// let checked = tile_lang::check("function f(X[N]) -> (Y) { Y = 2 * x; }");
+/// let diagnostic = &checked.diagnostics[0];
+/// assert!(diagnostic.is_error());
+/// assert_eq!(diagnostic.help.as_deref(), Some("did you mean `X`?"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The code, stable across releases: `E` or `W` and four digits. `E00xx` is syntax, `E01xx` the

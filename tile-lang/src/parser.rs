@@ -36,6 +36,11 @@ pub struct Parsed {
 }
 
 /// Parses a file within the limits of [`Limits::default`].
+///
+/// ```
+/// let parsed = tile_lang::parse("function f(X[N]) -> (Y) { Y = 2 * X; }");
+/// assert_eq!(parsed.file.functions[0].outputs[0].name, "Y");
+/// ```
 pub fn parse(source: &str) -> Parsed {
     parse_at(source, 0, &Budget::new(Limits::default()))
 }

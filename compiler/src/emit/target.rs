@@ -11,6 +11,13 @@ use super::module::validated;
 use crate::kernel::Kernel;
 
 /// A shading language. The steps of a kernel are numbered after its buffers.
+///
+/// ```
+/// use tile_compiler::emit::Target;
+///
+/// assert_eq!(Target::parse("msl"), Some(Target::Msl));
+/// assert_eq!(Target::Msl.extension(), "metal");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Target {

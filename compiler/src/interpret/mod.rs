@@ -65,6 +65,19 @@ pub enum Error {
 
 /// Returns the outputs of the graph, in its order. `given` has the inputs by name and the weights
 /// by path, in any order, each with the type of its node.
+///
+/// ```
+/// use tile_compiler::bindings::Bindings;
+/// use tile_compiler::{interpret, lower, tensor::Tensor};
+///
+/// let checked = tile_lang::check("function f(X[N]) -> (Y) { Y[] = +(X[n]); }");
+/// let mut bindings = Bindings::default();
+/// bindings.sizes.insert("N".to_owned(), 3);
+/// let graph = lower::lower(&checked.program.unwrap(), None, &bindings).unwrap().graph;
+/// let x = Tensor::from_f32([3], &[1.0, 2.0, 3.0]).unwrap();
+/// let outputs = interpret::run(&graph, &[("X", x)]).unwrap();
+/// assert_eq!(outputs[0].1.to_f64s(), [6.0]);
+/// ```
 pub fn run<N: AsRef<str>>(
     graph: &Graph,
     given: &[(N, Tensor)],

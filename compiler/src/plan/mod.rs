@@ -294,6 +294,20 @@ pub struct Port {
 }
 
 /// A compiled program. See the module documentation.
+///
+/// ```
+/// use tile_compiler::bindings::Bindings;
+/// use tile_compiler::{lower, pipeline, profile::Profile};
+///
+/// let checked = tile_lang::check("function f(X[N]) -> (Y) { Y = 2 * X + 1; }");
+/// let mut bindings = Bindings::default();
+/// bindings.sizes.insert("N".to_owned(), 1000);
+/// let mut graph = lower::lower(&checked.program.unwrap(), None, &bindings).unwrap().graph;
+/// pipeline::optimise(&mut graph);
+/// let plan = pipeline::plan(&graph, &Profile::generic()).unwrap();
+/// assert_eq!(plan.steps.len(), 1);
+/// assert_eq!((plan.cost().flops, plan.cost().bytes), (2000, 8000));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {

@@ -55,6 +55,13 @@ pub trait Callback {
 }
 
 /// A result to watch, and the direction in which it improves.
+///
+/// ```
+/// use tile_runtime::train::Monitor;
+///
+/// assert!(!Monitor::of("val_loss").larger_is_better);
+/// assert!(Monitor::of("val_accuracy").larger_is_better);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Monitor {
     /// `loss`, `val_loss`, `accuracy`, `val_accuracy`, …

@@ -79,6 +79,18 @@ pub(super) fn numbers(count: usize) -> Result<Vec<usize>, Error> {
 }
 
 /// Samples in memory: tensors whose first axis counts samples.
+///
+/// ```
+/// use tile_runtime::Tensor;
+/// use tile_runtime::train::{Arrays, ColumnRole, Dataset};
+///
+/// let tensor = |shape: &[usize]| Tensor::from_f32(shape, &vec![1.0; shape.iter().product()]).unwrap();
+/// let data = Arrays::new(tensor(&[10, 28, 28]), tensor(&[10, 1]))?
+///     .with(ColumnRole::Weight, None, tensor(&[10]))?;
+/// assert_eq!((data.len(), data.columns().len()), (10, 3));
+/// assert!(Arrays::new(tensor(&[10, 2]), tensor(&[9, 1])).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Arrays {
     columns: Vec<(Column, Tensor)>,

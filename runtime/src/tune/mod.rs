@@ -45,6 +45,17 @@ const BETTER: f64 = 0.97;
 const LEAST: f64 = 0.5;
 
 /// The options of tuning.
+///
+/// ```
+/// use std::time::Duration;
+/// use tile_runtime::tune::Tune;
+/// use tile_runtime::{Device, Model};
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let tuning = model.on(&Device::cpu()).dim("N", 8).tune(Tune::within(Duration::from_secs(1)))?;
+/// assert!(tuning.kernels.is_empty()); // The cpu device has nothing to tune.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Tune<'a> {
     budget: Duration,
     again: bool,

@@ -64,6 +64,14 @@ impl WeightsSource {
 }
 
 /// How [`crate::Session::load_with`] and [`crate::train::Trainer::load_with`] load weights.
+///
+/// ```
+/// use tile_runtime::weights::{LoadOptions, WeightsSource};
+///
+/// let base = WeightsSource::new("imagenet.safetensors").part("encoder").target("base");
+/// let options = LoadOptions::new([base]).partial(true);
+/// assert_eq!(options.sources[0].target.as_deref(), Some("base"));
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LoadOptions {
