@@ -118,7 +118,8 @@ struct Limits {
 }
 
 fn described(device: &DeviceInfo) -> Described<'_> {
-    let DeviceInfo { name, adapter, backend, kind, memory, features, profile, default } = device;
+    let DeviceInfo { name, adapter, backend, kind, memory, features, profile, default, .. } =
+        device;
     let limits = Limits {
         max_invocations: profile.max_invocations,
         max_shared_bytes: profile.max_shared_bytes,

@@ -192,8 +192,11 @@ fn whole_models() {
     {
         let (x, y) = arrays(name);
         let mut session = session(program, &x);
-        let source =
-            WeightsSource { target: target.map(str::to_owned), ..WeightsSource::new(file(name)) };
+        let whole = WeightsSource::new(file(name));
+        let source = match target {
+            Some(target) => whole.target(target),
+            None => whole,
+        };
         session.load_with(&LoadOptions::new([source])).unwrap();
         let found = session.run([("X", x)]).unwrap().remove("Y").unwrap();
         assert!(found.to_f64s().iter().zip(y.to_f64s()).all(|(a, b)| (a - b).abs() < 2e-6));

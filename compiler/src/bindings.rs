@@ -35,6 +35,7 @@ impl From<Scalar> for Binding {
 /// The known facts about the entry's inputs, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bindings {
+    /// The types or values of the inputs, by name.
     pub inputs: BTreeMap<String, Binding>,
     /// Sizes by name. An input without a binding is an f32 tensor if all its sizes are known.
     pub sizes: BTreeMap<String, usize>,
@@ -51,10 +52,25 @@ pub struct Bindings {
 }
 
 /// A value of a hyper-parameter of the entry.
+///
+/// ```
+/// use tile_compiler::bindings::{Bindings, Setting};
+/// use tile_compiler::lower::lower;
+///
+/// let checked = tile_lang::check("model M(units = 4)(X[N, 2]) -> (Y) { Y = X |> Dense(units); }");
+/// let mut bindings = Bindings::default();
+/// bindings.sizes.insert("N".to_owned(), 1);
+/// bindings.parameters.insert("units".to_owned(), Setting::Int(7));
+/// let network = lower(&checked.program.unwrap(), None, &bindings).unwrap();
+/// assert_eq!(network.layers[0].outputs[0].shape, [1, 7]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
+    /// `true` or `false`.
     Bool(bool),
+    /// A whole number.
     Int(i64),
+    /// Any other number.
     Float(f64),
     /// A symbol, or the name of a function.
     Name(String),

@@ -6,7 +6,9 @@ use std::ops::{Index, IndexMut};
 
 /// The number of an element of a [`Dense`] list: its position.
 pub trait Id: Copy {
+    /// Creates the id of a position.
     fn new(number: usize) -> Self;
+    /// Returns the position.
     fn number(self) -> usize;
 }
 
@@ -77,14 +79,17 @@ impl<I: Id, T> Dense<I, T> {
         I::new(self.elements.len() - 1)
     }
 
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.elements.len()
     }
 
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.elements.is_empty()
     }
 
+    /// Returns the element, or `None` if there is none of this number.
     pub fn get(&self, id: I) -> Option<&T> {
         self.elements.get(id.number())
     }
@@ -94,14 +99,17 @@ impl<I: Id, T> Dense<I, T> {
         I::new(self.elements.len())
     }
 
+    /// Returns the numbers of all elements, in order.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + use<I, T> {
         (0..self.elements.len()).map(I::new)
     }
 
+    /// Returns the elements in order.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.elements.iter()
     }
 
+    /// Returns the elements in order, for changes.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.elements.iter_mut()
     }
@@ -116,10 +124,12 @@ impl<I: Id, T> Dense<I, T> {
         self.elements.iter().position(is_wanted).map(I::new)
     }
 
+    /// Removes all elements.
     pub fn clear(&mut self) {
         self.elements.clear();
     }
 
+    /// Exchanges two elements. Panics if there is none of either number.
     pub fn swap(&mut self, one: I, other: I) {
         self.elements.swap(one.number(), other.number());
     }

@@ -8,21 +8,41 @@ use std::fmt;
 use half::{bf16, f16};
 
 /// The type of a tensor's elements.
+///
+/// ```
+/// use tile_compiler::dtype::DType;
+///
+/// assert_eq!(DType::parse("bf16"), Some(DType::BF16));
+/// assert_eq!((DType::BF16.size(), DType::BF16.is_float()), (2, true));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum DType {
+    /// A truth value, stored in one byte as 0 or 1.
     Bool,
+    /// A signed integer of 8 bits.
     I8,
+    /// A signed integer of 16 bits.
     I16,
+    /// A signed integer of 32 bits.
     I32,
+    /// A signed integer of 64 bits.
     I64,
+    /// An unsigned integer of 8 bits.
     U8,
+    /// An unsigned integer of 16 bits.
     U16,
+    /// An unsigned integer of 32 bits.
     U32,
+    /// An unsigned integer of 64 bits.
     U64,
+    /// An IEEE 754 float of 16 bits.
     F16,
+    /// A bfloat16: the upper half of an f32.
     BF16,
+    /// An IEEE 754 float of 32 bits.
     F32,
+    /// An IEEE 754 float of 64 bits.
     F64,
 }
 
@@ -103,10 +123,12 @@ impl DType {
         if self == DType::Bool { 1 } else { 8 * self.size() as u32 }
     }
 
+    /// Returns whether the type is one of floats.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
 
+    /// Returns whether the type is one of signed integers.
     pub fn is_signed_integer(self) -> bool {
         matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
@@ -156,10 +178,19 @@ impl fmt::Display for DType {
 
 /// A value and its type. The bit pattern is zero-extended; signed integers are in two's complement
 /// of their own width.
+///
+/// ```
+/// use tile_compiler::dtype::{DType, Scalar};
+///
+/// let half = Scalar::f32(2.75);
+/// assert_eq!(half.to_f64(), 2.75);
+/// assert_eq!(half.cast(DType::I32), Scalar::i32(2));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "pack", serde(from = "(DType, u64)", into = "(DType, u64)"))]
 pub struct Scalar {
+    /// The type, which gives the bits their meaning.
     pub dtype: DType,
     bits: u64,
 }
@@ -189,26 +220,32 @@ impl Scalar {
         Scalar { dtype, bits }
     }
 
+    /// Returns the bits, in the low bits of the result.
     pub fn bits(self) -> u64 {
         self.bits
     }
 
+    /// Returns 0, or false.
     pub fn zero(dtype: DType) -> Scalar {
         Scalar { dtype, bits: 0 }
     }
 
+    /// Returns 1, or true.
     pub fn one(dtype: DType) -> Scalar {
         Scalar::from_i64(dtype, 1)
     }
 
+    /// Returns a bool.
     pub fn bool(value: bool) -> Scalar {
         Scalar { dtype: DType::Bool, bits: value as u64 }
     }
 
+    /// Returns an i32.
     pub fn i32(value: i32) -> Scalar {
         Scalar::from_i64(DType::I32, value as i64)
     }
 
+    /// Returns an f32.
     pub fn f32(value: f32) -> Scalar {
         Scalar { dtype: DType::F32, bits: value.to_bits() as u64 }
     }

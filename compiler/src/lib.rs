@@ -3,6 +3,7 @@
 //! It is pure: no files, devices, clocks or randomness. The same input gives the same bytes.
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 // The stages above plans use parts of the modules that all builds share.
 #![cfg_attr(not(feature = "compile"), allow(dead_code, unused_imports))]
 

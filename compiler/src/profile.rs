@@ -17,10 +17,13 @@ pub enum Execution {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Profile {
+    /// The name of the device.
     pub name: String,
+    /// The form of code that the device runs.
     pub execution: Execution,
-    /// Maximum number of invocations in a workgroup, in total and along x, y, z.
+    /// Maximum number of invocations in a workgroup.
     pub max_invocations: u32,
+    /// Maximum number of invocations in a workgroup along x, y, z.
     pub max_workgroup: [u32; 3],
     /// Maximum number of workgroups along one grid axis.
     pub max_grid: u32,
@@ -32,14 +35,17 @@ pub struct Profile {
     pub max_binding_bytes: u64,
     /// Maximum bytes of one buffer.
     pub max_buffer_bytes: u64,
-    /// True if shaders support the type, in storage and in arithmetic.
+    /// True if shaders support f16, in storage and in arithmetic.
     pub f16: bool,
+    /// True if shaders support i64 and u64, in storage and in arithmetic.
     pub int64: bool,
     /// True if shaders support subgroup operations.
     pub subgroups: bool,
     /// The matrix products that subgroups can compute, with sums in f32.
     pub matrices: Vec<MatrixUnit>,
+    /// Rates that rank schedules.
     pub rates: Rates,
+    /// The properties that decide native programs.
     pub processor: Processor,
 }
 
@@ -47,10 +53,11 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Processor {
-    /// Bytes of the first-level data cache and the second-level cache of one core, and of the
-    /// last-level cache.
+    /// Bytes of the first-level data cache of one core.
     pub first_cache: usize,
+    /// Bytes of the second-level cache of one core.
     pub second_cache: usize,
+    /// Bytes of the last-level cache.
     pub last_cache: usize,
     /// True if sums of products are computed term by term.
     pub exact: bool,
@@ -61,6 +68,7 @@ impl Processor {
     /// packing. Each number of a packed left factor is multiplied by every column: here by no more
     /// than a vector or two, in which a packed product would leave lanes empty.
     pub const MOST_NARROW_TERMS: usize = 512;
+    /// The most columns of such a sum; see [`Processor::MOST_NARROW_TERMS`].
     pub const MOST_NARROW_COLUMNS: usize = 16;
 
     /// A usual processor.
@@ -90,14 +98,15 @@ pub struct MatrixUnit {
 pub struct Rates {
     /// Number of processors, each of which runs whole workgroups.
     pub cores: u32,
-    /// f32 operations a second on all cores, and the factor by which f16 matrix products are
-    /// faster.
+    /// f32 operations a second on all cores.
     pub flops: f64,
+    /// The factor by which f16 matrix products are faster than f32 operations.
     pub matrix_gain: f64,
-    /// Bytes a second from memory and from the cache that the cores share, and the size of that
-    /// cache in bytes.
+    /// Bytes a second from memory.
     pub memory: f64,
+    /// Bytes a second from the cache that the cores share.
     pub cache: f64,
+    /// The size of that cache in bytes.
     pub cache_bytes: f64,
     /// Minimum seconds of a launch.
     pub launch: f64,

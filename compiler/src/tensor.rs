@@ -6,23 +6,36 @@ use std::sync::Arc;
 use crate::dtype::{DType, Scalar};
 
 /// Element type and sizes of a tensor. Storage is always dense and row-major.
+///
+/// ```
+/// use tile_compiler::dtype::DType;
+/// use tile_compiler::tensor::TensorType;
+///
+/// let ty = TensorType::new(DType::F16, [2, 3]);
+/// assert_eq!(ty.to_string(), "f16[2, 3]");
+/// assert_eq!((ty.rank(), ty.elements(), ty.strides()), (2, 6, vec![3, 1]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct TensorType {
+    /// The type of the elements.
     pub dtype: DType,
     /// One size an axis, outermost first. It is empty for rank 0, and a size may be 0.
     pub shape: Vec<usize>,
 }
 
 impl TensorType {
+    /// Creates the type of a tensor with this shape, outermost axis first.
     pub fn new(dtype: DType, shape: impl Into<Vec<usize>>) -> TensorType {
         TensorType { dtype, shape: shape.into() }
     }
 
+    /// Creates the type of a tensor of rank 0.
     pub fn scalar(dtype: DType) -> TensorType {
         TensorType::new(dtype, [])
     }
 
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
@@ -100,6 +113,16 @@ pub fn with_room<T>(count: usize) -> Option<Vec<T>> {
 
 /// A tensor in host memory: dense, row-major, little-endian, `dtype.size()` bytes an element.
 /// Clones share their memory until one of them is written.
+///
+/// ```
+/// use tile_compiler::dtype::DType;
+/// use tile_compiler::tensor::Tensor;
+///
+/// let tensor = Tensor::from_f32([2, 2], &[1.0, 2.0, 3.0, 4.0]).unwrap();
+/// assert_eq!((tensor.dtype(), tensor.shape()), (DType::F32, &[2, 2][..]));
+/// assert_eq!(tensor.transposed(&[1, 0]).unwrap().to_f64s(), [1.0, 3.0, 2.0, 4.0]);
+/// assert!(Tensor::from_f32([3], &[1.0]).is_none());
+/// ```
 #[derive(Clone)]
 pub struct Tensor {
     ty: TensorType,
@@ -216,23 +239,27 @@ impl Tensor {
         Some(Tensor::new(ty, bytes))
     }
 
+    /// Returns the type.
     pub fn ty(&self) -> &TensorType {
         &self.ty
     }
 
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.ty.dtype
     }
 
+    /// Returns the shape, outermost axis first.
     pub fn shape(&self) -> &[usize] {
         &self.ty.shape
     }
 
+    /// Returns the elements in row-major order, little-endian.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.start..][..self.length]
     }
 
-    /// Returns the bytes for writing. If others share the memory, the tensor gets its own first.
+    /// Returns the bytes, as [`Tensor::bytes`] does, for writing. If others share the memory, the tensor gets its own first.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if Arc::get_mut(&mut self.memory).is_none() {
             *self = Tensor::new(self.ty.clone(), self.bytes().to_vec());
@@ -241,7 +268,7 @@ impl Tensor {
         &mut memory[self.start..][..self.length]
     }
 
-    /// Returns the bytes: a copy if others share the memory.
+    /// Returns the bytes, as [`Tensor::bytes`] does: a copy if others share the memory.
     pub fn into_bytes(self) -> Vec<u8> {
         match self.length == self.memory.len() {
             true => Arc::unwrap_or_clone(self.memory),

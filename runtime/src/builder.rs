@@ -28,7 +28,22 @@ use crate::session::Session;
 
 /// A builder of sessions: the shapes and constants that a program is compiled for.
 ///
-/// `On` is the device, or the [`FixedTarget`] of a builder that only lists.
+/// `On` is the device, or the [`FixedTarget`](crate::FixedTarget) of a builder that only lists.
+///
+/// ```
+/// use tile_runtime::{DType, Device, Model, Scalar, TensorType};
+///
+/// let model = Model::compile("function f(X[N], Y[N], S) -> (Z) { Z = S * X + Y; }")?;
+/// let device = Device::cpu();
+/// let session = model
+///     .on(&device)
+///     .input("X", [8]) // f32
+///     .input("Y", TensorType::new(DType::F32, [8]))
+///     .constant("S", Scalar::f32(2.0))
+///     .build()?;
+/// assert_eq!(session.outputs().next().unwrap().1.shape, [8]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct SessionBuilder<'a, On = &'a Device> {
     pub(crate) request: Request<'a>,
@@ -260,7 +275,14 @@ pub(crate) fn narrow(mut graph: Graph, factors: Option<DType>) -> Graph {
 }
 
 /// A type that describes an input: a [`TensorType`], or a shape with f32 elements.
+///
+/// ```
+/// use tile_runtime::{DType, InputType, TensorType};
+///
+/// assert_eq!([2, 3].tensor_type(), TensorType::new(DType::F32, [2, 3]));
+/// ```
 pub trait InputType {
+    /// Returns the type of the input.
     fn tensor_type(self) -> TensorType;
 }
 

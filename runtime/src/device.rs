@@ -25,6 +25,15 @@ use crate::wgpu::{self, Gpu, WgpuBackend};
 /// | `wgpu:N` | adapter number N of [`Device::list`], which may be a software one |
 /// | `reference` | the reference interpreter on the program as written: slow, for comparison |
 /// | `check` | GPU kernels for the generic profile under the kernel checker: slow, reports races |
+///
+/// ```
+/// use tile_runtime::Device;
+///
+/// let device = Device::named("cpu")?;
+/// assert_eq!(device.name(), "cpu");
+/// assert!(Device::named("abacus").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Device(pub(crate) Arc<dyn Backend>);
 

@@ -3,7 +3,17 @@
 use tile_compiler::profile::Profile;
 
 /// A description of a device for users.
+///
+/// ```
+/// use tile_runtime::Device;
+///
+/// let devices = Device::list();
+/// let cpu = devices.iter().find(|device| device.name == "cpu").unwrap();
+/// assert_eq!((cpu.backend.as_str(), cpu.kind), ("native", "processor"));
+/// assert_eq!(devices.iter().filter(|device| device.default).count(), 1);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// The name for [`crate::Device::named`].
     pub name: String,

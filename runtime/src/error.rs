@@ -13,39 +13,107 @@ use crate::files::npy::NpyError;
 use crate::files::{reason_of_reading, reason_of_writing};
 
 /// An error of this crate. `Display` describes it in one sentence with the names and sizes.
+///
+/// ```
+/// use tile_runtime::{Blame, Device, Error, Model};
+///
+/// let error = Model::load("missing.tile").unwrap_err();
+/// assert!(matches!(error, Error::Read { .. }));
+/// assert_eq!(error.blame(), Blame::Input);
+///
+/// let model = Model::compile("function f(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let mut session = model.on(&Device::cpu()).dim("N", 2).build()?;
+/// let error = session.execute().unwrap_err();
+/// assert_eq!(error.to_string(), "input `X` is missing; it is f32[2]");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The program has errors, or does not fit the given shapes and constants.
     #[error("{}", program(diagnostics))]
-    Program { sources: Sources, diagnostics: Vec<Diagnostic> },
+    Program {
+        /// The texts that the diagnostics point into.
+        sources: Sources,
+        /// The errors and warnings, in the order of the text.
+        diagnostics: Vec<Diagnostic>,
+    },
     /// A required input is missing.
     #[error("input `{name}` is missing; it is {expected}")]
-    MissingInput { name: String, expected: TensorType },
+    MissingInput {
+        /// The name of the input.
+        name: String,
+        /// The type that the session was built for.
+        expected: TensorType,
+    },
     /// A given tensor is neither an input nor a weight of the program.
     #[error("{}", unknown_input(name, inputs, weights))]
-    UnknownInput { name: String, inputs: Vec<String>, weights: Vec<String> },
+    UnknownInput {
+        /// The given name.
+        name: String,
+        /// The names of the inputs.
+        inputs: Vec<String>,
+        /// The paths of the weights.
+        weights: Vec<String>,
+    },
     /// The program has no output of this name, or the output was already removed.
     #[error("{}", unknown_output(name, outputs))]
-    UnknownOutput { name: String, outputs: Vec<String> },
+    UnknownOutput {
+        /// The given name.
+        name: String,
+        /// The names of the outputs.
+        outputs: Vec<String>,
+    },
     /// An input has another type or shape than the session was built for.
     #[error("input `{name}` must be {expected}, but is {given}")]
-    WrongInput { name: String, expected: TensorType, given: TensorType },
+    WrongInput {
+        /// The name of the input.
+        name: String,
+        /// The type that the session was built for.
+        expected: TensorType,
+        /// The type of the given value.
+        given: TensorType,
+    },
     /// The memory for an output has another type or size than the output.
     #[error("output `{name}` is {expected}, but is to go to {given}")]
-    WrongOutput { name: String, expected: TensorType, given: TensorType },
+    WrongOutput {
+        /// The name of the output.
+        name: String,
+        /// The type of the output.
+        expected: TensorType,
+        /// The type of the given memory.
+        given: TensorType,
+    },
     /// A run was given memory for an output twice.
     #[error("output `{name}` is named twice")]
-    RepeatedOutput { name: String },
+    RepeatedOutput {
+        /// The name of the output.
+        name: String,
+    },
     /// The last run wrote the output to memory of the app.
     #[error("output `{name}` is not in the session: the last run wrote it to memory of the app")]
-    LentOutput { name: String },
+    LentOutput {
+        /// The name of the output.
+        name: String,
+    },
     /// A required weight has no value yet.
     #[error("weight `{path}` has no value yet; it is {expected}")]
-    MissingWeight { path: String, expected: TensorType },
+    MissingWeight {
+        /// The path of the weight.
+        path: String,
+        /// Its type.
+        expected: TensorType,
+    },
     /// A weight has another type or shape than the session was built for.
     #[error("weight `{path}` must be {expected}, but is {given}")]
-    WrongWeight { path: String, expected: TensorType, given: TensorType },
+    WrongWeight {
+        /// The path of the weight.
+        path: String,
+        /// The type that the session was built for.
+        expected: TensorType,
+        /// The type of the given value.
+        given: TensorType,
+    },
     /// A file of weights cannot be read or has an unknown format, or its weights do not fit the
     /// program.
     #[error(transparent)]
@@ -53,67 +121,137 @@ pub enum Error {
     /// A buffer or texture of the app does not suit an input or output, or the session's device has
     /// none.
     #[error("cannot bind `{name}`: {what}")]
-    Bind { name: String, what: String },
+    Bind {
+        /// The name of the input or output.
+        name: String,
+        /// The reason, as a part of a sentence.
+        what: String,
+    },
     /// There is no device of this name.
     #[error("there is no device `{name}`: {reason}")]
-    NoDevice { name: String, reason: String },
+    NoDevice {
+        /// The given name.
+        name: String,
+        /// The reason, as a part of a sentence.
+        reason: String,
+    },
     /// The device has too little free memory.
     #[error("{device} has too little memory left for {what}")]
-    OutOfMemory { device: String, what: String },
+    OutOfMemory {
+        /// The name of the device.
+        device: String,
+        /// The use of the memory, as a part of a sentence.
+        what: String,
+    },
     /// The device stopped working: it was destroyed, removed or reset, or ran for too long. Every
     /// later use returns the same error. A newly opened device works, with new sessions.
     #[error("{device} was lost: {reason}")]
-    DeviceLost { device: String, reason: String },
+    DeviceLost {
+        /// The name of the device.
+        device: String,
+        /// The reason that the driver gives.
+        reason: String,
+    },
     /// Another failure of the device or its driver.
     #[error("{device} failed {doing}: {source}")]
-    Device { device: String, doing: String, source: Source },
+    Device {
+        /// The name of the device.
+        device: String,
+        /// The action that failed, as a part of a sentence.
+        doing: String,
+        /// The error of the driver.
+        source: Source,
+    },
     /// A fault of this software, such as a kernel that the kernel checker rejects.
     #[error("internal error, please report it: {what}")]
-    Internal { what: String, source: Option<Source> },
+    Internal {
+        /// A description of the fault.
+        what: String,
+        /// The underlying error, if there is one.
+        source: Option<Source>,
+    },
     /// A `.npy` file cannot be read.
     #[error(transparent)]
     Npy(#[from] NpyError),
     /// An ONNX file cannot be read, is invalid or unsupported, or does not fit the given values.
     /// Has one sentence for each fault.
     #[error("{}", what.join("\n"))]
-    Onnx { what: Vec<String> },
+    Onnx {
+        /// The faults, one sentence each.
+        what: Vec<String>,
+    },
     /// A pack cannot be read, or does not fit what a session is built for.
     #[error("{what}")]
-    Pack { what: String },
+    Pack {
+        /// The fault, as a sentence.
+        what: String,
+    },
     /// A Keras model cannot be read, or has layers or options that the library lacks. Has one
     /// sentence for each fault.
     #[error("{}", what.join("\n"))]
-    Keras { what: Vec<String> },
+    Keras {
+        /// The faults, one sentence each.
+        what: Vec<String>,
+    },
     /// A kernel cannot be written in a shading language.
     #[cfg(feature = "listing")]
     #[error(transparent)]
     Emit(tile_compiler::emit::EmitError),
     /// A file cannot be written.
     #[error("cannot write {}: {}", path.display(), reason_of_writing(path, source))]
-    Write { path: PathBuf, source: io::Error },
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// The data for training or evaluation do not fit the program, or are damaged.
     #[error("{what}")]
-    Data { what: String },
+    Data {
+        /// The fault, as a sentence.
+        what: String,
+    },
     /// A file cannot be read. `source` has the reason.
     #[error("{}: {}", path.display(), reason_of_reading(path, source.as_ref()))]
-    Read { path: PathBuf, source: Source },
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the system or of a decoder.
+        source: Source,
+    },
 }
 
 /// The cause of an error.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// The reason why a file of weights cannot be read or written.
+///
+/// ```
+/// use tile_runtime::weights::WeightsFile;
+///
+/// let error = WeightsFile::open("missing.npz").err().unwrap();
+/// assert_eq!(error.path, "missing.npz");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {what}")]
+#[non_exhaustive]
 pub struct WeightsError {
     /// The file.
     pub path: String,
+    /// The fault, as a part of a sentence.
     pub what: String,
     /// The underlying error, if there is one.
     pub source: Option<Source>,
 }
 
 /// The party that can fix an error.
+///
+/// ```
+/// use tile_runtime::{Blame, Device};
+///
+/// let error = Device::named("abacus").err().unwrap();
+/// assert_eq!(error.blame(), Blame::Machine);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The user: the program, its sizes or the given values are at fault. The command line exits
@@ -143,6 +281,7 @@ impl Blame {
 }
 
 impl Error {
+    /// Returns the party that can fix the error.
     pub fn blame(&self) -> Blame {
         match self {
             Error::Write { source, .. } => Blame::of_writing(source),

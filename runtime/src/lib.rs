@@ -27,6 +27,7 @@
 //! - `weights`, `tune`, `train`, `data`: upper floors, each behind a feature of its name.
 
 #![deny(unsafe_code)]
+#![deny(missing_docs)]
 // Each feature uses its part of the modules that all share.
 #![cfg_attr(
     not(all(
@@ -49,6 +50,8 @@ mod builder;
 mod cache;
 #[cfg(feature = "check")]
 pub mod check;
+// Public for measurements. It may change at any time.
+#[doc(hidden)]
 pub mod cpu;
 pub mod data;
 mod device;

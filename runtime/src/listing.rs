@@ -15,6 +15,19 @@ use crate::error::Error;
 use crate::model::Model;
 
 /// A kernel in a shading language.
+///
+/// ```
+/// use tile_runtime::{Model, Target};
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let kernels = model.on_target("generic").dim("N", 1000).listing(Target::Wgsl)?;
+/// let [kernel] = &kernels[..] else { panic!("expected one kernel") };
+/// let [x, y] = &kernel.bindings[..] else { panic!("expected two buffers") };
+/// assert_eq!((x.is_written, x.bytes), (false, 4000));
+/// assert!(y.is_written && kernel.source.contains(&y.name));
+/// assert!(kernel.source.contains("@compute"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelListing {
@@ -39,6 +52,7 @@ pub struct KernelListing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelBinding {
+    /// The name of the variable in the source.
     pub name: String,
     /// Whether the kernel writes the buffer.
     pub is_written: bool,
@@ -51,6 +65,16 @@ pub struct KernelBinding {
 /// # Errors
 /// Returns [`Error::Emit`] if the plan is for a processor, which has no kernels, or if the language
 /// lacks a type that a kernel uses.
+///
+/// ```
+/// use tile_runtime::{Model, Target, listing};
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let plan = model.on_target("generic").dim("N", 8).plan()?;
+/// assert_eq!(listing(&plan, Target::Msl)?.len(), 1);
+/// assert!(listing(&model.on_target("cpu").dim("N", 8).plan()?, Target::Msl).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn listing(plan: &Plan, target: Target) -> Result<Vec<KernelListing>, Error> {
     if let Some(routine) = plan.routines.iter().find(|routine| routine.native.is_some()) {
         return Err(Error::Emit(EmitError {
@@ -83,6 +107,15 @@ impl KernelListing {
 }
 
 /// The name of a target that is the same on all machines: `generic`, `apple` or `cpu`.
+///
+/// ```
+/// use tile_runtime::Model;
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// assert_eq!(model.on_target("apple").dim("N", 8).plan()?.profile.name, "apple");
+/// assert!(model.on_target("abacus").dim("N", 8).plan().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct FixedTarget(String);
 

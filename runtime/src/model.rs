@@ -21,6 +21,19 @@ use crate::program::CheckedProgram;
 use crate::session::Session;
 
 /// A checked program, an ONNX file or a pack, not yet bound to shapes or a device.
+///
+/// ```
+/// use tile_runtime::{Device, Error, Model};
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let session = model.on(&Device::cpu()).dim("N", 3).build()?;
+/// let (name, ty) = session.inputs().next().unwrap();
+/// assert_eq!((name, ty.to_string()), ("X", "f32[3]".to_owned()));
+///
+/// let error = Model::compile("function f(X[N]) -> (Y) { Y = Z; }").unwrap_err();
+/// assert!(matches!(error, Error::Program { .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Model {
     /// The program. It is empty for a foreign model.
@@ -137,8 +150,20 @@ pub(crate) trait Foreign: fmt::Debug + Any + Send + Sync {
 }
 
 /// The type of an input, as far as it is known before the input is given.
+///
+/// ```
+/// use tile_compiler::bindings::Bindings;
+/// use tile_runtime::Model;
+///
+/// let model = Model::compile("function f(X[N, 3]) -> (Y) { Y = 2 * X; }")?;
+/// let declared = model.declared(None, "X", &Bindings::default()).unwrap();
+/// assert_eq!(declared.shape(), "[?, 3]");
+/// assert!(declared.fits_sample(&[3]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
+    /// The type of the elements.
     pub dtype: DType,
     /// The sizes. `None` stands for any size.
     pub sizes: Vec<Option<usize>>,

@@ -50,7 +50,8 @@ impl Model {
     }
 
     /// Does the same as [`Model::compile_file`], within `limits`. The sessions of the model are
-    /// compiled within the same limits, unless [`SessionBuilder::limits`] sets others.
+    /// compiled within the same limits, unless
+    /// [`SessionBuilder::limits`](crate::SessionBuilder::limits) sets others.
     ///
     /// # Errors
     /// Returns [`Error::Program`] with all errors of these files. Exceeding a limit is the error

@@ -25,6 +25,22 @@ mod lent;
 const INITIALISED_TOGETHER: usize = 8 << 20;
 
 /// A program compiled for its shapes and its device, with its buffers.
+///
+/// ```
+/// use tile_runtime::{Device, Model, Tensor};
+///
+/// let model = Model::compile(
+///     "model Scale(X[N]) -> (Y) { param Factor[] = constant(3.0); Y = Factor * X; }",
+/// )?;
+/// let mut session = model.on(&Device::cpu()).dim("N", 2).build()?;
+/// session.initialise(0)?;
+/// let x = Tensor::from_f32([2], &[1.0, 2.0]).unwrap();
+/// assert_eq!(session.run([("X", &x)])?.remove("Y")?.to_f64s(), [3.0, 6.0]);
+///
+/// session.set("Factor", &Tensor::from_f32([], &[5.0]).unwrap())?;
+/// assert_eq!(session.run([("X", &x)])?.remove("Y")?.to_f64s(), [5.0, 10.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Session {
     /// The inputs, then the weights.
     given: Vec<Given>,
@@ -393,6 +409,18 @@ pub(crate) fn first_values(graph: Graph, seed: u64) -> Result<Outputs, Error> {
 }
 
 /// The results of a run, in the order of the program's header.
+///
+/// ```
+/// use tile_runtime::{Device, Model, Tensor};
+///
+/// let model = Model::compile("function f(X[N]) -> (Y, Z) { Y = X + 1; Z = -X; }")?;
+/// let mut session = model.on(&Device::cpu()).dim("N", 1).build()?;
+/// let mut outputs = session.run([("X", Tensor::from_f32([1], &[4.0]).unwrap())])?;
+/// assert_eq!(outputs.names().collect::<Vec<_>>(), ["Y", "Z"]);
+/// assert_eq!(outputs.remove("Z")?.to_f64s(), [-4.0]);
+/// assert!(outputs.get("Z").is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outputs(Vec<(String, Tensor)>);
 
@@ -411,14 +439,17 @@ impl Outputs {
         }
     }
 
+    /// Returns an output, if there is one of this name.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.iter().find(|(n, _)| *n == name).map(|(_, tensor)| tensor)
     }
 
+    /// Returns the names, in the order of the program's header.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.iter().map(|(name, _)| name)
     }
 
+    /// Returns the outputs with their names, in the order of the program's header.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.0.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }

@@ -7,6 +7,13 @@ use tile_compiler::tensor::Tensor;
 use crate::error::Error;
 
 /// A model of ONNX or Keras converted to a Tile program, with its weights.
+///
+/// ```
+/// use tile_runtime::{Error, TileProgram};
+///
+/// let error = TileProgram::of_keras("missing.keras").unwrap_err();
+/// assert!(matches!(error, Error::Keras { .. } | Error::Read { .. } | Error::Weights(_)));
+/// ```
 pub struct TileProgram {
     pub(crate) text: String,
     /// The paths of the weights.

@@ -12,9 +12,23 @@ use crate::error::Error;
 ///
 /// The cpu device reads a dense, row-major value of [`crate::Session::run`] where it is, if it is
 /// aligned to its elements. Anything else is copied.
+///
+/// ```
+/// use ndarray::array;
+/// use tile_runtime::{Device, Model};
+///
+/// let model = Model::compile("function sums(X[N, K]) -> (Y) { Y[n: N] = +(X[n, k]); }")?;
+/// let mut session = model.on(&Device::cpu()).input("X", [2, 3]).build()?;
+/// let transposed = array![[1.0f32, 10.0], [2.0, 20.0], [3.0, 30.0]];
+/// let sums = session.run([("X", transposed.t())])?.remove("Y")?;
+/// assert_eq!(sums.to_f64s(), [6.0, 60.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Value: Sync {
+    /// Returns the type of the elements.
     fn dtype(&self) -> DType;
 
+    /// Returns the shape, outermost axis first.
     fn shape(&self) -> &[usize];
 
     /// Returns the bytes of the elements, if they are dense and row-major.
@@ -92,7 +106,20 @@ pub fn to_tensor(value: &dyn Value) -> Option<Tensor> {
 ///
 /// The cpu device computes an output where it is to go, if that is dense, row-major, and aligned
 /// to its elements. Anything else is copied.
+///
+/// ```
+/// use tile_runtime::{Device, Model, Tensor};
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let mut session = model.on(&Device::cpu()).dim("N", 2).build()?;
+/// let mut doubled = [0.0f32; 2];
+/// let x = Tensor::from_f32([2], &[1.0, 2.0]).unwrap();
+/// session.run_into([("X", &x)], [("Y", &mut doubled[..])])?;
+/// assert_eq!(doubled, [2.0, 4.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Destination {
+    /// Returns the type of the elements.
     fn dtype(&self) -> DType;
 
     /// Returns the shape, or `None` for a slice, which has only a length.
@@ -178,6 +205,17 @@ impl<T: Element> Destination for [T] {
 }
 
 /// An output in memory of its session, until the next call that changes the session.
+///
+/// ```
+/// use tile_runtime::{Device, Model, Tensor};
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let mut session = model.on(&Device::cpu()).dim("N", 2).build()?;
+/// session.set("X", &Tensor::from_f32([2], &[1.0, 2.0]).unwrap())?;
+/// session.execute()?;
+/// assert_eq!(session.view("Y")?.elements::<f32>(), Some(&[2.0, 4.0][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View<'a> {
     pub(crate) ty: &'a TensorType,
@@ -185,6 +223,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Returns the type of the tensor.
     pub fn ty(&self) -> &'a TensorType {
         self.ty
     }
@@ -224,7 +263,14 @@ impl Value for View<'_> {
 }
 
 /// A Rust type of tensor elements.
+///
+/// ```
+/// use tile_runtime::{DType, Element};
+///
+/// assert_eq!(<f32 as Element>::DTYPE, DType::F32);
+/// ```
 pub trait Element: Copy + Send + Sync + sealed::Bytes {
+    /// The type of these elements in Tile.
     const DTYPE: DType;
 }
 

@@ -146,8 +146,8 @@ fn a_steady_state_allocates_nothing() {
             });
             (into, viewed)
         };
-        run();
-        assert_eq!(run(), (0, 0));
+        // A thread allocates its state in the first run in which it gets work.
+        assert!((0..20).any(|_| run() == (0, 0)));
         assert!(y.iter().all(|&y| y == 2.0));
     }
 }

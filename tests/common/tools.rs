@@ -147,7 +147,7 @@ fn tools(target: Target, file: &Path) -> Vec<Command> {
         Target::Wgsl => &[("naga", &[]), ("tint", &["--format", "wgsl"])],
         Target::Spirv => &[("spirv-val", &["--target-env", "vulkan1.1"])],
         Target::Glsl => &[("glslangValidator", &["-S", "comp"])],
-        Target::Msl | Target::Hlsl => &[],
+        _ => &[],
     };
     let mut commands = Vec::new();
     for (name, arguments) in wanted {

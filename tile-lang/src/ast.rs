@@ -21,32 +21,43 @@ pub const MAX_BLOCKS: usize = 64;
 /// A name without its quoting `#` or `$`. The span includes the quoting character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ident {
+    /// The name, without the quoting character.
     pub name: String,
     /// True for a tensor or a size, false for an index variable or a function. The first letter
     /// decides, unless the name is quoted: `#` makes it a capital name, `$` a small one.
     pub capital: bool,
+    /// The position in the text.
     pub span: Span,
 }
 
+/// The syntax tree of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
+    /// The files that it imports, in order.
     pub imports: Vec<Import>,
+    /// The other names that it defines.
     pub aliases: Vec<Alias>,
+    /// The functions, layers and models, in order.
     pub functions: Vec<Function>,
 }
 
 /// `import "path.tile";`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
+    /// The path as it is written, without the quotes.
     pub path: String,
+    /// The whole import.
     pub span: Span,
 }
 
 /// An alias, `name = target;`: another name for a function, layer or model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alias {
+    /// The new name.
     pub name: Ident,
+    /// The name that it stands for.
     pub target: Ident,
+    /// The whole alias.
     pub span: Span,
 }
 
@@ -109,15 +120,20 @@ impl FunctionKind {
 /// a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
+    /// A function, a layer or a model.
     pub kind: FunctionKind,
     /// The name. A Tile v0 function has none.
     pub name: Option<Ident>,
     /// The hyper-parameters, or `None` if the definition has no list of them. Their names start
     /// with a small letter.
     pub parameters: Option<Vec<Input>>,
+    /// The tensors that it gets, in order.
     pub inputs: Vec<Input>,
+    /// The names of the outputs, in order.
     pub outputs: Vec<Ident>,
+    /// The statements of the body, in order.
     pub body: Vec<Statement>,
+    /// The whole definition.
     pub span: Span,
 }
 
@@ -153,15 +169,20 @@ pub struct Input {
     pub choices: Option<Expr>,
     /// The value used if the caller gives none.
     pub default: Option<Expr>,
+    /// The whole input, with its sizes, values and default.
     pub span: Span,
 }
 
+/// The size of one axis in a header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dim {
+    /// The form of the size.
     pub kind: DimKind,
+    /// The position in the text.
     pub span: Span,
 }
 
+/// The forms of a size in a header.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DimKind {
     /// A size name, bound by this input.
@@ -172,9 +193,12 @@ pub enum DimKind {
     Ellipsis,
 }
 
+/// A statement with its attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
+    /// The attributes before the statement, in order.
     pub attributes: Vec<Attribute>,
+    /// The statement itself.
     pub kind: StatementKind,
     /// The range from the first attribute to the `;`.
     pub span: Span,
@@ -183,42 +207,60 @@ pub struct Statement {
 /// An attribute, `[[name(parameter, …)]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribute {
+    /// The name, such as `frozen`.
     pub name: Ident,
+    /// The values in the parentheses.
     pub parameters: Vec<Expr>,
+    /// The whole attribute, brackets included.
     pub span: Span,
 }
 
+/// The kinds of statements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatementKind {
     /// `target = value;`. Several targets take the parts of a tuple or list. A target with a small
     /// letter is a value known at compile time.
     Assign {
+        /// The names that are given values.
         targets: Vec<Ident>,
+        /// The value, or a tuple or list of values.
         value: Expr,
     },
+    /// A contraction, `Y[i: N] = +(X[i, j]);`.
     Contraction(Contraction),
+    /// A weight, `param …;` or `state …;`.
     Weight(Box<Weight>),
     /// `update target = value;`
     Update {
+        /// The name of the state.
         target: Ident,
+        /// The next value.
         value: Expr,
     },
     /// `for variables in list { body }`, unrolled at compile time. Several variables take the parts
     /// of each item.
     For {
+        /// The names of the item, or of its parts.
         variables: Vec<Ident>,
+        /// The list, known at compile time.
         list: Expr,
+        /// The statements of each iteration.
         body: Vec<Statement>,
     },
     /// `if condition { then } else { otherwise }`, decided at compile time.
     If {
+        /// The condition, known at compile time.
         condition: Expr,
+        /// The statements if it is true.
         then: Vec<Statement>,
+        /// The statements if it is false.
         otherwise: Vec<Statement>,
     },
     /// `scan X in T along axis, … { body }`, a loop at run time.
     Scan {
+        /// The sequences that the loop reads, one slice a step.
         sequences: Vec<Sequence>,
+        /// The statements of each step.
         body: Vec<Statement>,
     },
     /// `callee(arguments);`: a call whose value is ignored, such as an optimizer that calls another
@@ -226,11 +268,14 @@ pub enum StatementKind {
     Call(Expr),
     /// `adapt { body }`: updates that compute states from the training data before the first step.
     Adapt {
+        /// The statements, updates among them.
         body: Vec<Statement>,
     },
     /// `yield target = value;`, in the body of a scan.
     Yield {
+        /// The name of the result.
         target: Ident,
+        /// The value of each step.
         value: Expr,
     },
     /// A statement that the parser could not read and skipped.
@@ -250,6 +295,7 @@ impl StatementKind {
     }
 }
 
+/// The kinds of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeightKind {
     /// A weight that training changes.
@@ -273,8 +319,11 @@ impl WeightKind {
 /// `like X` may replace the sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
+    /// The kind, by the keyword.
     pub kind: WeightKind,
+    /// The name, unique in its function.
     pub name: Ident,
+    /// The sizes.
     pub shape: WeightShape,
     /// A callable that takes the shape and returns the initial value.
     pub initializer: Expr,
@@ -284,9 +333,11 @@ pub struct Weight {
     pub constraint: Option<Expr>,
     /// If this is false, the weight does not exist, and its name stands for `otherwise` or 0.
     pub condition: Option<Expr>,
+    /// The value in its place if `condition` is false.
     pub otherwise: Option<Expr>,
 }
 
+/// The sizes of a weight.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WeightShape {
     /// The sizes. An item that is a list stands for all of its items.
@@ -296,6 +347,7 @@ pub enum WeightShape {
 }
 
 impl WeightShape {
+    /// Returns the expressions of the sizes, or that of the tensor that the weight is like.
     pub fn exprs(&self) -> &[Expr] {
         match self {
             WeightShape::Sizes(sizes) => sizes,
@@ -307,14 +359,18 @@ impl WeightShape {
 /// A sequence of a scan, `variable in tensor along axis`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequence {
+    /// The name of the slice in the body.
     pub variable: Ident,
+    /// The whole sequence.
     pub tensor: Expr,
+    /// The axis along which the sequence is cut.
     pub axis: Expr,
 }
 
 /// `Output[indices: sizes] = aggregation[rank](body), constraints default T no_defract;`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contraction {
+    /// The name of the result.
     pub output: Ident,
     /// The indices, which may start with `...`. Both `indices` and `sizes` are empty for rank 0,
     /// written `[]` or `[:]`.
@@ -322,15 +378,21 @@ pub struct Contraction {
     /// The sizes. They start with `...` if `indices` does. The checker ensures that there are as
     /// many sizes as indices.
     pub sizes: Vec<Expr>,
+    /// The aggregation of the values of all points.
     pub aggregation: Aggregation,
     /// `argmax[k](…)`: the index of the output that is the rank of the value.
     pub rank: Option<Ident>,
+    /// The value at each point.
     pub body: Expr,
+    /// The inequalities that a point must fulfil.
     pub constraints: Vec<Constraint>,
+    /// The tensor with the values of places that no point has.
     pub default: Option<Ident>,
+    /// Whether `no_defract` is written.
     pub no_defract: bool,
 }
 
+/// The aggregations of contractions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Aggregation {
     /// `+`
@@ -367,11 +429,14 @@ impl Aggregation {
 /// `poly < bound`, which also implies `0 <= poly`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constraint {
+    /// The left side.
     pub poly: Expr,
+    /// The right side.
     pub bound: Expr,
 }
 
 impl Constraint {
+    /// Returns the position of both sides together.
     pub fn span(&self) -> Span {
         self.poly.span.to(self.bound.span)
     }

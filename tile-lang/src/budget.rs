@@ -23,6 +23,13 @@ pub const UNITS_PER_SECOND: u64 = 10_000_000;
 const POLL: u64 = 1 << 14;
 
 /// Limits on the work and memory of compiling a program.
+///
+/// ```
+/// use tile_lang::Limits;
+///
+/// let limits = Limits { bytes: 1 << 30, ..Limits::default() };
+/// assert!(limits.seconds > 0.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Processor time, counted in seconds of [`UNITS_PER_SECOND`] units each.
@@ -44,10 +51,16 @@ impl Default for Limits {
 pub enum Exceeded {
     /// The work exceeds [`Limits::seconds`].
     #[error("compiling this takes more work than the limit of {seconds} seconds allows")]
-    Work { seconds: f64 },
+    Work {
+        /// The limit, in seconds.
+        seconds: f64,
+    },
     /// The memory exceeds [`Limits::bytes`].
     #[error("compiling this takes more memory than the limit of {bytes} bytes")]
-    Memory { bytes: u64 },
+    Memory {
+        /// The limit, in bytes.
+        bytes: u64,
+    },
     /// The caller interrupted the compilation. See [`Budget::interrupted_by`].
     #[error("compiling was interrupted")]
     Interrupted,

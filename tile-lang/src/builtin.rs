@@ -16,23 +16,29 @@ pub enum BuiltinKind {
     CompileTime,
 }
 
+/// A function that the compiler implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Builtin {
+    /// The name in the language.
     pub name: &'static str,
+    /// The kind, which decides the arguments.
     pub kind: BuiltinKind,
     /// The minimum and maximum number of arguments.
     pub arity: (usize, usize),
 }
 
 impl Builtin {
+    /// Returns whether it is computed element by element.
     pub fn is_elementwise(&self) -> bool {
         matches!(self.kind, BuiltinKind::Elementwise | BuiltinKind::ElementwiseOrSize)
     }
 
+    /// Returns whether it is a size of its argument.
     pub fn is_size(&self) -> bool {
         matches!(self.kind, BuiltinKind::Size | BuiltinKind::ElementwiseOrSize)
     }
 
+    /// Returns whether it is evaluated at compile time.
     pub fn is_compile_time(&self) -> bool {
         self.kind == BuiltinKind::CompileTime
     }

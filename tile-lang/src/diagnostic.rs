@@ -9,25 +9,38 @@ const CALL: &str = "in this call";
 /// value of an argument, and what the library reports by `error`.
 const OF_ARGUMENTS: [&str; 6] = ["E0102", "E0206", "E0221", "E0222", "E0224", "E0228"];
 
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// The program has no meaning.
     Error,
+    /// The program has a meaning, but hardly the intended one.
     Warning,
 }
 
 /// A place in the source, with a note about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
+    /// The position in the sources.
     pub span: Span,
+    /// The note, a phrase without a full stop.
     pub text: String,
 }
 
 /// One error or warning.
+///
+/// ```
+/// let checked = tile_lang::check("function f(X[N]) -> (Y) { Y = 2 * x; }");
+/// let diagnostic = &checked.diagnostics[0];
+/// assert!(diagnostic.is_error());
+/// assert_eq!(diagnostic.help.as_deref(), Some("did you mean `X`?"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The code, stable across releases: `E` or `W` and four digits. `E00xx` is syntax, `E01xx` the
     /// checker, `E02xx` shapes, types and index ranges.
     pub code: &'static str,
+    /// An error or a warning.
     pub severity: Severity,
     /// One plain sentence with the actual sizes, types or names, without a full stop.
     pub message: String,
@@ -92,11 +105,13 @@ impl Diagnostic {
         self
     }
 
+    /// Adds an instruction that mends the program.
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
+    /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -25,7 +25,12 @@ pub enum Imported {
     /// There is no such file.
     Missing,
     /// The path must not be read. Has the reason and an instruction for fixing it.
-    Refused { why: String, help: String },
+    Refused {
+        /// The reason, as part of a sentence.
+        why: String,
+        /// An instruction that mends the import.
+        help: String,
+    },
 }
 
 impl From<Option<String>> for Imported {

@@ -39,13 +39,17 @@ pub const WORDS: [&str; 21] = [
     "train",
 ];
 
+/// A token of the language.
 #[derive(Logos, Clone, Copy, Debug, PartialEq)]
 #[logos(skip r"[ \t\r\n\f]+", error = LexError)]
 pub enum Token<'s> {
+    /// `function`
     #[token("function")]
     Function,
+    /// `default`
     #[token("default")]
     Default,
+    /// `no_defract`
     #[token("no_defract")]
     NoDefract,
     /// The name of a tensor or a size.
@@ -63,71 +67,104 @@ pub enum Token<'s> {
     /// A text without its quotes.
     #[regex("\"[^\"\n]*\"", |lexer| { let text = lexer.slice(); &text[1..text.len() - 1] })]
     Text(&'s str),
+    /// An integer.
     #[regex("[0-9]+", |lexer| lexer.slice().parse().map_err(|_| LexError::Integer))]
     Int(i64),
+    /// A number with a decimal point or an exponent.
     #[regex(r"[0-9]+\.[0-9]+", float)]
     #[regex(r"[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+", float)]
     Float(f64),
+    /// `(`
     #[token("(")]
     ParenOpen,
+    /// `)`
     #[token(")")]
     ParenClose,
+    /// `[`
     #[token("[")]
     BracketOpen,
+    /// `]`
     #[token("]")]
     BracketClose,
+    /// `{`
     #[token("{")]
     BraceOpen,
+    /// `}`
     #[token("}")]
     BraceClose,
+    /// `,`
     #[token(",")]
     Comma,
+    /// `;`
     #[token(";")]
     Semicolon,
+    /// `:`
     #[token(":")]
     Colon,
+    /// `?`
     #[token("?")]
     Question,
+    /// `->`
     #[token("->")]
     Arrow,
+    /// `...`
     #[token("...")]
     Ellipsis,
+    /// `=`
     #[token("=")]
     Assign,
+    /// `+`
     #[token("+")]
     Plus,
+    /// `-`
     #[token("-")]
     Minus,
+    /// `*`
     #[token("*")]
     Star,
+    /// `/`
     #[token("/")]
     Slash,
+    /// `~`
     #[token("~")]
     Tilde,
+    /// `^`
     #[token("^")]
     Caret,
+    /// `|>`
     #[token("|>")]
     Pipe,
+    /// `|`
     #[token("|")]
     Bar,
+    /// `&`
     #[token("&")]
     Ampersand,
+    /// `==`
     #[token("==")]
     Eq,
+    /// `!=`
     #[token("!=")]
     Ne,
+    /// `<`
     #[token("<")]
     Lt,
+    /// `<=`
     #[token("<=")]
     Le,
+    /// `>`
     #[token(">")]
     Gt,
+    /// `>=`
     #[token(">=")]
     Ge,
+    /// `<<`
     #[token("<<")]
     Shl,
+    /// `>>`
     #[token(">>")]
     Shr,
+    /// A comment, from its marker to the end of the line.
     #[regex("//[^\n]*", allow_greedy = true)]
     Comment,
     /// Text of another language, for which the lexer reports an error. The parser does not see it.
@@ -138,15 +175,19 @@ pub enum Token<'s> {
     #[token("/*", |lexer| bump_through(lexer, "*/"))]
     #[token("\"\"\"", |lexer| bump_through(lexer, "\"\"\""))]
     Foreign(&'s str),
+    /// Text that is no token; [`LexError`] has the reason.
     Invalid,
 }
 
 /// The reason why some text is not a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum LexError {
+    /// An unknown character.
     #[default]
     Character,
+    /// An integer that does not fit 64 bits.
     Integer,
+    /// A number that is no finite f64.
     Float,
 }
 
@@ -167,6 +208,7 @@ pub struct Tokens<'s> {
     pub tokens: Vec<(Token<'s>, Span)>,
     /// The comments, each from its `//` up to the end of its line.
     pub comments: Vec<Span>,
+    /// The errors, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 

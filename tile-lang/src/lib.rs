@@ -20,6 +20,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 // The parser uses parts of the modules that all builds share.
 #![cfg_attr(not(feature = "parse"), allow(dead_code))]
 

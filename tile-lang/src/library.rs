@@ -18,6 +18,7 @@ use crate::span::LIBRARY_BASE;
 pub struct LibraryFile {
     /// The file name without its folder, such as `core.tile`.
     pub name: &'static str,
+    /// The text.
     pub text: &'static str,
 }
 

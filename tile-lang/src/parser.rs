@@ -27,13 +27,20 @@ lalrpop_mod!(
 /// The result of parsing a file. There is always a tree. It lacks the definitions and statements
 /// that `diagnostics` reports.
 pub struct Parsed {
+    /// The tree.
     pub file: File,
+    /// The errors, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
     /// The comments in order, each from its `//` up to the end of its line.
     pub comments: Vec<Span>,
 }
 
 /// Parses a file within the limits of [`Limits::default`].
+///
+/// ```
+/// let parsed = tile_lang::parse("function f(X[N]) -> (Y) { Y = 2 * X; }");
+/// assert_eq!(parsed.file.functions[0].outputs[0].name, "Y");
+/// ```
 pub fn parse(source: &str) -> Parsed {
     parse_at(source, 0, &Budget::new(Limits::default()))
 }

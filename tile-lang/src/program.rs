@@ -39,7 +39,9 @@ struct FileNames {
 /// The target of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Callee<'p> {
+    /// A function, layer or model of the program or the library.
     Function(&'p Function),
+    /// A function that the compiler implements.
     Builtin(Builtin),
 }
 

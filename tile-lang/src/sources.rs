@@ -19,6 +19,7 @@ pub struct Sources {
 pub struct SourceFile {
     /// The name in messages: the path of the file.
     pub name: String,
+    /// The text.
     pub text: String,
     /// The position of the first byte.
     pub base: u32,

@@ -11,11 +11,14 @@ pub const LIBRARY_BASE: u32 = 1 << 31;
 /// A half-open range of byte positions with `start <= end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
+    /// The position of the first byte.
     pub start: u32,
+    /// The position after the last byte.
     pub end: u32,
 }
 
 impl Span {
+    /// Creates a span. `start` must not be greater than `end`.
     pub fn new(start: u32, end: u32) -> Span {
         Span { start, end }
     }

@@ -10,7 +10,12 @@ pub enum Ranges {
     /// No integer point satisfies the constraints.
     Empty,
     /// The constraints do not bound this variable from above, or from below.
-    Unbounded { variable: usize, above: bool },
+    Unbounded {
+        /// The variable without the bound.
+        variable: usize,
+        /// Whether the missing bound is the upper one.
+        above: bool,
+    },
     /// The first and last value of every variable. They are exact over the rationals, and rounded
     /// inwards until no range shrinks further. Rarely, the first or last value occurs in no integer
     /// point.

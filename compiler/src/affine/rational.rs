@@ -164,6 +164,7 @@ impl RationalAffine {
         })
     }
 
+    /// Returns the expression times the denominator.
     pub fn numerator(&self) -> &Affine {
         &self.numerator
     }
@@ -178,6 +179,7 @@ impl RationalAffine {
         (self.denominator == 1).then_some(&self.numerator)
     }
 
+    /// Returns the sum, or `None` on overflow.
     pub fn add(&self, other: &Self) -> Option<Self> {
         let (a, b) =
             (self.numerator.scale(other.denominator)?, other.numerator.scale(self.denominator)?);

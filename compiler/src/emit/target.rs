@@ -11,7 +11,15 @@ use super::module::validated;
 use crate::kernel::Kernel;
 
 /// A shading language. The steps of a kernel are numbered after its buffers.
+///
+/// ```
+/// use tile_compiler::emit::Target;
+///
+/// assert_eq!(Target::parse("msl"), Some(Target::Msl));
+/// assert_eq!(Target::Msl.extension(), "metal");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Target {
     /// WGSL for browsers.
     Wgsl,
@@ -27,6 +35,7 @@ pub enum Target {
 }
 
 impl Target {
+    /// The targets in the order in which help lists them.
     pub const ALL: [Target; 5] =
         [Target::Wgsl, Target::Msl, Target::Spirv, Target::Hlsl, Target::Glsl];
 
@@ -70,7 +79,9 @@ impl Target {
 
 /// A kernel in a shading language.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Listing {
+    /// The text of the languages that are written as text.
     Text(String),
     /// A SPIR-V module.
     Words(Vec<u32>),

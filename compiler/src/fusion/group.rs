@@ -41,6 +41,7 @@ impl Group {
 
 /// The groups of a graph and of the bodies of its scans.
 pub struct Groups<'g> {
+    /// The graph whose nodes the groups have.
     pub graph: &'g Graph,
     /// The groups in an order in which each reads only what earlier ones store.
     pub list: Vec<Group>,

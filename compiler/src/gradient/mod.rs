@@ -62,7 +62,10 @@ pub enum Error {
     NotOneValue(TensorType),
     /// The gradient of a node needs index arithmetic beyond 64 bits, or a tensor beyond any memory.
     #[error("the gradient of {value} needs more than 64-bit indices or any memory")]
-    TooLarge { value: String },
+    TooLarge {
+        /// The name of the value.
+        value: String,
+    },
     /// Its nodes exceed the budget of the graph.
     #[error("the gradient exceeds the budget of the graph")]
     Exceeded,

@@ -8,18 +8,24 @@ use crate::scalar::{BinaryOp, Inst, Program, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Aggregation {
+    /// The sum.
     Sum,
+    /// The product.
     Product,
+    /// The greatest value.
     Max,
+    /// The least value.
     Min,
     /// At most one value falls on each place, which lowering has proven.
     Assign,
     /// The position of the greatest value; see [`Contraction`].
     ArgMax,
+    /// The position of the least value.
     ArgMin,
 }
 
 impl Aggregation {
+    /// All aggregations.
     pub const ALL: [Aggregation; 7] = [
         Aggregation::Sum,
         Aggregation::Product,
@@ -43,6 +49,7 @@ impl Aggregation {
         }
     }
 
+    /// Returns the aggregation of a name in text forms.
     pub fn parse(name: &str) -> Option<Aggregation> {
         Aggregation::ALL.into_iter().find(|a| a.name() == name)
     }
@@ -73,8 +80,11 @@ impl Aggregation {
 /// An index variable and its range, `low..high`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexRange {
+    /// The name, for readers.
     pub name: String,
+    /// The first value.
     pub low: i64,
+    /// The value after the last.
     pub high: i64,
 }
 
@@ -82,6 +92,7 @@ pub struct IndexRange {
 /// there is one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Index {
+    /// The part that is known when the program is compiled.
     pub affine: Affine,
     /// Number of an earlier access.
     pub access: Option<usize>,
@@ -166,17 +177,21 @@ pub enum ContractionLeaf {
 /// Max and min ignore NaNs: if every valid value is NaN, the result is the identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contraction {
+    /// The aggregation.
     pub aggregation: Aggregation,
     /// Arg forms only: the variable that is the rank of the value.
     pub rank: Option<usize>,
+    /// The index variables.
     pub indices: Vec<IndexRange>,
     /// The place written: one coordinate for each axis of the node's shape.
     pub output: Vec<Affine>,
+    /// The reads of operands, in an order in which each reads only what earlier ones read.
     pub accesses: Vec<Access>,
     /// Expressions that must be at least 0.
     pub constraints: Vec<Affine>,
     /// Results: the value, then optionally a bool that is true if the point counts.
     pub body: Program<ContractionLeaf>,
+    /// Whether the last operand has the values of places that no point has.
     pub default: bool,
 }
 

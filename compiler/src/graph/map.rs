@@ -13,14 +13,17 @@ pub struct NodeMap<T> {
 }
 
 impl<T> NodeMap<T> {
+    /// Creates an empty map.
     pub fn new() -> NodeMap<T> {
         NodeMap::default()
     }
 
+    /// Returns the value of a node.
     pub fn get(&self, id: NodeId) -> Option<&T> {
         self.slots.get(id.index())?.as_ref()
     }
 
+    /// Returns whether a node has a value.
     pub fn contains(&self, id: NodeId) -> bool {
         self.get(id).is_some()
     }
@@ -38,10 +41,12 @@ impl<T> NodeMap<T> {
         self.slot(id).replace(value)
     }
 
+    /// Removes the value of a node, and returns it.
     pub fn remove(&mut self, id: NodeId) -> Option<T> {
         self.slots.get_mut(id.index())?.take()
     }
 
+    /// Returns whether no node has a value.
     pub fn is_empty(&self) -> bool {
         self.values().next().is_none()
     }
@@ -51,16 +56,19 @@ impl<T> NodeMap<T> {
         self.slots.iter_mut().for_each(|slot| _ = slot.take_if(|value| !keep(value)));
     }
 
+    /// Returns the nodes that have values, with these, in ascending order of the nodes.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &T)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(number, slot)| Some((NodeId::new(number), slot.as_ref()?)))
     }
 
+    /// Returns the nodes and their values, in ascending order of the nodes.
     pub fn into_entries(self) -> impl Iterator<Item = (NodeId, T)> {
         let slots = self.slots.into_iter().enumerate();
         slots.filter_map(|(number, slot)| Some((NodeId::new(number), slot?)))
     }
 
+    /// Returns the values, in ascending order of their nodes.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()
     }
@@ -101,10 +109,12 @@ pub struct NodeSet {
 }
 
 impl NodeSet {
+    /// Creates an empty set.
     pub fn new() -> NodeSet {
         NodeSet::default()
     }
 
+    /// Returns whether the set has a node.
     pub fn contains(&self, id: NodeId) -> bool {
         self.members.contains(id)
     }
@@ -114,14 +124,17 @@ impl NodeSet {
         self.members.insert(id, ()).is_none()
     }
 
+    /// Removes a node, and returns whether the set had it.
     pub fn remove(&mut self, id: NodeId) -> bool {
         self.members.remove(id).is_some()
     }
 
+    /// Returns whether the set has no nodes.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
+    /// Returns the nodes in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> {
         self.members.iter().map(|(id, ())| id)
     }

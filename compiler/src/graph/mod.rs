@@ -46,7 +46,20 @@ use crate::scalar::{BinaryOp, UnaryOp};
 use crate::tensor::TensorType;
 
 /// Identifies a node in its graph. It stays valid when other nodes are removed.
-pub type NodeId = NodeIndex<u32>;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(NodeIndex<u32>);
+
+impl NodeId {
+    /// Returns the id of the node with this index.
+    pub(crate) fn new(index: usize) -> NodeId {
+        NodeId(NodeIndex::new(index))
+    }
+
+    /// Returns the index of the node in its graph.
+    pub fn index(self) -> usize {
+        self.0.index()
+    }
+}
 
 /// The operation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,7 +73,10 @@ pub enum Op {
     /// A rank-1 constant.
     Elements(Vec<Scalar>),
     /// The coordinate along `axis` of each element of the node's shape, as i32. No operands.
-    Index { axis: usize },
+    Index {
+        /// The axis of the node's shape.
+        axis: usize,
+    },
     /// Elementwise operation on one operand; the result has its type and shape.
     Unary(UnaryOp),
     /// Elementwise operation on two operands of one type, with broadcasting. Comparisons return
@@ -89,11 +105,17 @@ pub enum Op {
     /// word is rounded to f32 first, as in PlaidML, so the element is at most 1.
     PrngValue,
     /// The state, u32[3, 2048], after [`Op::PrngValue`] generated `elements` elements.
-    PrngState { elements: usize },
+    PrngState {
+        /// The number of elements that were generated.
+        elements: usize,
+    },
     /// A loop over steps; see [`Scan`].
     Scan(Box<Scan>),
     /// The result of this number of a scan, which is the operand.
-    Result { number: usize },
+    Result {
+        /// The number of the result.
+        number: usize,
+    },
 }
 
 impl Op {
@@ -142,7 +164,9 @@ pub struct Origin {
 /// The computation of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
+    /// The operation.
     pub op: Op,
+    /// The type of the result.
     pub ty: TensorType,
     operands: Vec<NodeId>,
     /// Name of the value in the source, for readable kernels. Not part of the meaning.
@@ -176,6 +200,7 @@ const NODE_UNITS: u64 = 8;
 const NODE_BYTES: u64 = 300;
 
 impl Graph {
+    /// Creates a graph without nodes.
     pub fn new(name: impl Into<String>) -> Graph {
         Graph { name: name.into(), ..Graph::default() }
     }
@@ -192,9 +217,9 @@ impl Graph {
         let _ = self.budget.take_bytes(NODE_BYTES + 100 * parts + 16 * rank);
         let _ = self.budget.spend(NODE_UNITS + 2 * parts + rank);
         let (operands, name, origin, span) = (operands.to_vec(), None, None, None);
-        let id = self.nodes.add_node(Node { op, ty, operands, name, origin, span });
+        let id = NodeId(self.nodes.add_node(Node { op, ty, operands, name, origin, span }));
         self.link(id);
-        match self.nodes[id].op {
+        match self.nodes[id.0].op {
             Op::Input(_) => self.inputs.push(id),
             Op::Weight(_) => self.weights.push(id),
             _ => {}
@@ -204,27 +229,29 @@ impl Graph {
 
     /// Adds the edges from a node's operands.
     fn link(&mut self, id: NodeId) {
-        for position in 0..self.nodes[id].operands.len() {
-            self.nodes.add_edge(self.nodes[id].operands[position], id, ());
+        for position in 0..self.nodes[id.0].operands.len() {
+            self.nodes.add_edge(self.nodes[id.0].operands[position].0, id.0, ());
         }
     }
 
+    /// Returns a node.
     pub fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id]
+        &self.nodes[id.0]
     }
 
+    /// Returns a node, for changes. Its operands are changed by [`Graph::replace`] alone.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id]
+        &mut self.nodes[id.0]
     }
 
     /// Returns the element type of a node.
     pub fn dtype(&self, id: NodeId) -> DType {
-        self.nodes[id].ty.dtype
+        self.nodes[id.0].ty.dtype
     }
 
     /// Returns the shape of a node.
     pub fn shape(&self, id: NodeId) -> &[usize] {
-        &self.nodes[id].ty.shape
+        &self.nodes[id.0].ty.shape
     }
 
     /// Returns the node whose memory a chain of reshapes aliases.
@@ -238,7 +265,7 @@ impl Graph {
     /// Returns a name for messages: the name by which the caller passes the tensor, or the source
     /// name after the layer's path (`encoder[3].ff1.Y`), or `%n` if the source has no name for it.
     pub fn value_name(&self, id: NodeId) -> String {
-        let node = &self.nodes[id];
+        let node = &self.nodes[id.0];
         let path = node.origin.as_ref().map_or("", |origin| &origin.path);
         match (node.op.given_name(), &node.name) {
             (Some(name), _) => name.to_owned(),
@@ -250,25 +277,28 @@ impl Graph {
 
     /// Returns the operands of a node in order.
     pub fn operands(&self, id: NodeId) -> &[NodeId] {
-        &self.nodes[id].operands
+        &self.nodes[id.0].operands
     }
 
     /// Replaces the operation and operands of a node. Its type, name and readers stay.
     pub fn set(&mut self, id: NodeId, op: Op, operands: &[NodeId]) {
         let edges: Vec<_> =
-            self.nodes.edges_directed(id, Direction::Incoming).map(|e| e.id()).collect();
+            self.nodes.edges_directed(id.0, Direction::Incoming).map(|e| e.id()).collect();
         for edge in edges {
             self.nodes.remove_edge(edge);
         }
-        (self.nodes[id].op, self.nodes[id].operands) = (op, operands.to_vec());
+        (self.nodes[id.0].op, self.nodes[id.0].operands) = (op, operands.to_vec());
         self.link(id);
     }
 
     /// Returns the nodes that read `id`, once for each operand position, in node order. Outputs of
     /// the graph are not included.
     pub fn users(&self, id: NodeId) -> Vec<NodeId> {
-        let mut users: Vec<NodeId> =
-            self.nodes.edges_directed(id, Direction::Outgoing).map(|e| e.target()).collect();
+        let mut users: Vec<NodeId> = self
+            .nodes
+            .edges_directed(id.0, Direction::Outgoing)
+            .map(|e| NodeId(e.target()))
+            .collect();
         users.sort_unstable();
         if users.len() > 16 {
             let _ = self.budget.spend(users.len() as u64 / 4);
@@ -276,6 +306,7 @@ impl Graph {
         users
     }
 
+    /// Returns whether a node is an output.
     pub fn is_output(&self, id: NodeId) -> bool {
         self.outputs.iter().any(|(_, node)| *node == id)
     }
@@ -284,14 +315,14 @@ impl Graph {
     pub fn replace(&mut self, old: NodeId, new: NodeId) {
         let edges: Vec<_> = self
             .nodes
-            .edges_directed(old, Direction::Outgoing)
-            .filter(|e| e.target() != new)
-            .map(|e| (e.id(), e.target()))
+            .edges_directed(old.0, Direction::Outgoing)
+            .filter(|e| e.target() != new.0)
+            .map(|e| (e.id(), NodeId(e.target())))
             .collect();
         for (edge, user) in edges {
             self.nodes.remove_edge(edge);
-            self.nodes.add_edge(new, user, ());
-            let operands = &mut self.nodes[user].operands;
+            self.nodes.add_edge(new.0, user.0, ());
+            let operands = &mut self.nodes[user.0].operands;
             operands.iter_mut().filter(|operand| **operand == old).for_each(|o| *o = new);
         }
         for (_, node) in &mut self.outputs {
@@ -304,16 +335,16 @@ impl Graph {
     /// Redirects the uses of `old` to `new`, which computes the same value; see [`Graph::replace`].
     /// `new` takes over the source name if it has none.
     pub fn stand_in(&mut self, old: NodeId, new: NodeId) {
-        let (name, origin) = (self.nodes[old].name.clone(), self.nodes[old].origin.clone());
-        if self.nodes[new].op.given_name().is_none() && self.nodes[new].name.is_none() {
-            (self.nodes[new].name, self.nodes[new].origin) = (name, origin);
+        let (name, origin) = (self.nodes[old.0].name.clone(), self.nodes[old.0].origin.clone());
+        if self.nodes[new.0].op.given_name().is_none() && self.nodes[new.0].name.is_none() {
+            (self.nodes[new.0].name, self.nodes[new.0].origin) = (name, origin);
         }
         self.replace(old, new);
     }
 
     /// Removes a node that nothing reads.
     pub fn remove(&mut self, id: NodeId) {
-        match self.nodes.remove_node(id).map(|node| node.op) {
+        match self.nodes.remove_node(id.0).map(|node| node.op) {
             Some(Op::Input(_)) => self.inputs.retain(|&input| input != id),
             Some(Op::Weight(_)) => self.weights.retain(|&weight| weight != id),
             _ => {}
@@ -333,10 +364,12 @@ impl Graph {
         }
         let _ = self.budget.spend(4 * needed.len() as u64);
         let mut part = Graph::within(self.name.clone(), &self.budget);
-        let to: NodeMap<NodeId> =
-            needed.iter().map(|&id| (id, part.nodes.add_node(self.nodes[id].clone()))).collect();
+        let to: NodeMap<NodeId> = needed
+            .iter()
+            .map(|&id| (id, NodeId(part.nodes.add_node(self.nodes[id.0].clone()))))
+            .collect();
         for &id in to.values() {
-            part.nodes[id].operands.iter_mut().for_each(|operand| *operand = to[*operand]);
+            part.nodes[id.0].operands.iter_mut().for_each(|operand| *operand = to[*operand]);
             part.link(id);
         }
         part.inputs = self.inputs.iter().map(|id| to[*id]).collect();
@@ -349,14 +382,14 @@ impl Graph {
     /// then compare equal.
     pub fn forget_names(&mut self) {
         self.name.clear();
-        for id in self.nodes.node_indices().collect::<Vec<_>>() {
-            self.nodes[id].name = None;
-            if let Op::Scan(scan) = &mut self.nodes[id].op {
+        for id in self.ids().collect::<Vec<_>>() {
+            self.nodes[id.0].name = None;
+            if let Op::Scan(scan) = &mut self.nodes[id.0].op {
                 scan.body.forget_names();
             }
         }
         for (number, &input) in self.inputs.iter().enumerate() {
-            self.nodes[input].op = Op::Input(number.to_string());
+            self.nodes[input.0].op = Op::Input(number.to_string());
         }
         self.outputs
             .iter_mut()
@@ -366,17 +399,16 @@ impl Graph {
 
     /// Returns all nodes in order of creation.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.nodes.node_indices()
+        self.nodes.node_indices().map(NodeId)
     }
 
     /// Returns all nodes, operands before their readers, and otherwise in order of creation. The
     /// order is deterministic.
     pub fn topological(&self) -> Vec<NodeId> {
         let _ = self.budget.spend(self.nodes.node_count() as u64);
-        let mut missing: Vec<usize> =
-            vec![0; self.nodes.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
+        let mut missing: Vec<usize> = vec![0; self.ids().map(|n| n.index() + 1).max().unwrap_or(0)];
         let mut ready = std::collections::BTreeSet::new();
-        for id in self.nodes.node_indices() {
+        for id in self.ids() {
             missing[id.index()] = self.operands(id).len();
             if missing[id.index()] == 0 {
                 ready.insert(id);
@@ -385,11 +417,11 @@ impl Graph {
         let mut order = Vec::with_capacity(self.nodes.node_count());
         while let Some(id) = ready.pop_first() {
             order.push(id);
-            for edge in self.nodes.edges_directed(id, Direction::Outgoing) {
-                let left = &mut missing[edge.target().index()];
-                *left -= 1;
-                if *left == 0 {
-                    ready.insert(edge.target());
+            for edge in self.nodes.edges_directed(id.0, Direction::Outgoing) {
+                let user = NodeId(edge.target());
+                missing[user.index()] -= 1;
+                if missing[user.index()] == 0 {
+                    ready.insert(user);
                 }
             }
         }

@@ -45,6 +45,7 @@ pub struct Scan {
     pub carries: usize,
     /// For each yielded value, the axis of its result along which the steps are stacked.
     pub yields: Vec<usize>,
+    /// The graph of a step.
     pub body: Graph,
 }
 

@@ -79,7 +79,7 @@ impl Graph {
     fn verify_edges(&self) -> Result<(), String> {
         for id in self.ids() {
             let mut sources: Vec<NodeId> =
-                self.nodes.neighbors_directed(id, Direction::Incoming).collect();
+                self.nodes.neighbors_directed(id.0, Direction::Incoming).map(NodeId).collect();
             let mut operands = self.operands(id).to_vec();
             sources.sort_unstable();
             operands.sort_unstable();

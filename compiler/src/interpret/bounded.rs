@@ -14,6 +14,7 @@ use super::contraction::order;
 /// A value of the reference, and the maximum error of a correct device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
+    /// The value.
     pub value: Scalar,
     /// Maximum difference of a device's value.
     pub error: f64,
@@ -50,6 +51,7 @@ fn spread(x: f64, error: f64, f: impl Fn(f64) -> f64) -> f64 {
 }
 
 impl Bounded {
+    /// Returns a value without an error.
     pub fn exact(value: Scalar) -> Bounded {
         Bounded { value, error: 0.0 }
     }

@@ -35,20 +35,49 @@ pub enum Error {
     Malformed(String),
     /// An input or a weight is missing.
     #[error("{name} is missing")]
-    Missing { name: String },
+    Missing {
+        /// The name of the input or weight.
+        name: String,
+    },
     /// The graph has no input or weight with the name of a given tensor.
     #[error("there is no input or weight {name}")]
-    Unknown { name: String },
+    Unknown {
+        /// The given name.
+        name: String,
+    },
     /// A given tensor has the wrong element type or shape.
     #[error("{name} is {given}, but must be {expected}")]
-    WrongType { name: String, expected: TensorType, given: TensorType },
+    WrongType {
+        /// The name of the input or weight.
+        name: String,
+        /// The type in the graph.
+        expected: TensorType,
+        /// The type of the given tensor.
+        given: TensorType,
+    },
     /// The allocation of a tensor, or of the state to aggregate it, failed.
     #[error("there is no memory for {bytes} bytes")]
-    OutOfMemory { bytes: usize },
+    OutOfMemory {
+        /// The size of the tensor.
+        bytes: usize,
+    },
 }
 
 /// Returns the outputs of the graph, in its order. `given` has the inputs by name and the weights
 /// by path, in any order, each with the type of its node.
+///
+/// ```
+/// use tile_compiler::bindings::Bindings;
+/// use tile_compiler::{interpret, lower, tensor::Tensor};
+///
+/// let checked = tile_lang::check("function f(X[N]) -> (Y) { Y[] = +(X[n]); }");
+/// let mut bindings = Bindings::default();
+/// bindings.sizes.insert("N".to_owned(), 3);
+/// let graph = lower::lower(&checked.program.unwrap(), None, &bindings).unwrap().graph;
+/// let x = Tensor::from_f32([3], &[1.0, 2.0, 3.0]).unwrap();
+/// let outputs = interpret::run(&graph, &[("X", x)]).unwrap();
+/// assert_eq!(outputs[0].1.to_f64s(), [6.0]);
+/// ```
 pub fn run<N: AsRef<str>>(
     graph: &Graph,
     given: &[(N, Tensor)],

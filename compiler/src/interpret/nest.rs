@@ -20,6 +20,7 @@ pub struct Written {
     pub output: usize,
     /// Row-major position in the output.
     pub position: usize,
+    /// The value that the reference writes.
     pub value: Bounded,
 }
 

@@ -163,6 +163,7 @@ impl Builder {
         self.block.push(Stmt::MultiplyAdd { sum, left, right });
     }
 
+    /// Adds a barrier.
     pub fn barrier(&mut self) {
         self.block.push(Stmt::Barrier);
     }

@@ -112,6 +112,7 @@ impl Expr {
         }
     }
 
+    /// Applies a unary operation. The complement of a known bool is folded.
     pub fn unary(self, op: UnaryOp) -> Expr {
         match (op, self.as_bool()) {
             (UnaryOp::BitNot, Some(value)) => (!value).into(),
@@ -119,6 +120,7 @@ impl Expr {
         }
     }
 
+    /// Applies a binary operation. Operations on known i32 numbers are folded.
     pub fn binary(self, op: BinaryOp, right: impl Into<Expr>) -> Expr {
         let right = right.into();
         if let (Some(a), Some(b)) = (self.as_i32(), right.as_i32())
@@ -213,6 +215,7 @@ impl Expr {
         Expr::Cast(dtype, Box::new(self))
     }
 
+    /// Reinterprets the bits as another type of the same size.
     pub fn bitcast(self, dtype: DType) -> Expr {
         Expr::Bitcast(dtype, Box::new(self))
     }

@@ -46,19 +46,24 @@ use crate::scalar::{BinaryOp, UnaryOp};
 /// A scalar or a short vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Type {
+    /// The type of each lane.
     pub dtype: DType,
     /// 1, 2 or 4.
     pub lanes: u8,
 }
 
 impl Type {
+    /// An i32.
     pub const I32: Type = Type::scalar(DType::I32);
+    /// A bool.
     pub const BOOL: Type = Type::scalar(DType::Bool);
 
+    /// Returns the type of a scalar.
     pub const fn scalar(dtype: DType) -> Type {
         Type { dtype, lanes: 1 }
     }
 
+    /// Returns the type of a vector with this number of lanes.
     pub const fn vector(dtype: DType, lanes: u8) -> Type {
         Type { dtype, lanes }
     }
@@ -67,7 +72,9 @@ impl Type {
 /// The use that a kernel makes of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
+    /// The kernel reads elements alone.
     Read,
+    /// The kernel writes elements alone.
     Write,
     /// Both. No two invocations access the same element.
     Update,
@@ -76,25 +83,33 @@ pub enum Access {
 /// A storage buffer. Its binding number is its position in [`Kernel::buffers`], in group 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
+    /// The name, distinct from the other names of the kernel.
     pub name: String,
+    /// The type of an element.
     pub ty: Type,
     /// Length in elements of `ty`, at least 1. Bools are stored as u32, so `ty` is never bool.
     pub length: usize,
+    /// The use.
     pub access: Access,
 }
 
 /// An array in workgroup memory. It is undefined when the workgroup starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shared {
+    /// The name, distinct from the other names of the kernel.
     pub name: String,
+    /// The type of an element.
     pub ty: Type,
+    /// The number of elements.
     pub length: usize,
 }
 
 /// The role of a matrix in a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
+    /// The left factor.
     Left,
+    /// The right factor.
     Right,
     /// The accumulator of products.
     Sum,
@@ -105,7 +120,9 @@ pub enum Role {
 /// full subgroups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
+    /// The name, distinct from the other names of the kernel.
     pub name: String,
+    /// The role in products.
     pub role: Role,
     /// f16 or f32. Always f32 for a sum.
     pub dtype: DType,
@@ -119,7 +136,9 @@ pub struct Matrix {
 /// invocations of a subgroup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatrixAddress {
+    /// The number of the array among [`Kernel::shared`].
     pub shared: usize,
+    /// The number of the first element.
     pub first: Expr,
     /// Distance of lines in elements. Both `pitch` and `first` are multiples of 16 bytes.
     pub pitch: u32,
@@ -135,6 +154,7 @@ id! {
 pub struct Variable {
     /// Distinct from the other names of the kernel.
     pub name: String,
+    /// The type.
     pub ty: Type,
 }
 
@@ -147,29 +167,37 @@ pub enum Builtin {
     LocalId(u8),
     /// The step of this number in [`Kernel::steps`].
     Step(usize),
-    /// The number of the invocation's subgroup in the workgroup. The two variants after it are the
-    /// number of the invocation in its subgroup, and the number of subgroups. A subgroup has 4 to
-    /// 128 invocations; the last one may have fewer.
+    /// The number of the invocation's subgroup in the workgroup. A subgroup has 4 to 128
+    /// invocations; the last one may have fewer.
     Subgroup,
+    /// The number of the invocation within its subgroup.
     SubgroupLane,
+    /// The number of subgroups of the workgroup.
     Subgroups,
 }
 
 /// A value without side effects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
+    /// A constant.
     Literal(Scalar),
+    /// The current value of a variable.
     Variable(VariableId),
+    /// A value of the launch.
     Builtin(Builtin),
     /// An element of a `Read` or `Update` buffer. All indices must be within their array: devices
     /// do not check them.
     Load {
+        /// The number of the buffer.
         buffer: usize,
+        /// The number of the element.
         index: Box<Expr>,
     },
     /// An element of workgroup memory.
     LoadShared {
+        /// The number of the array.
         shared: usize,
+        /// The number of the element.
         index: Box<Expr>,
     },
     /// Lanewise. Integer operations wrap.
@@ -209,6 +237,7 @@ pub enum Stmt {
     Let(VariableId, Expr),
     /// Declares a mutable variable with its first value.
     Var(VariableId, Expr),
+    /// Gives a mutable variable a new value.
     Assign(VariableId, Expr),
     /// Declares an immutable value: the combination of the values of all invocations in the
     /// subgroup by `Add`, `Mul`, `Max` or `Min`. The order in which sums and products are rounded
@@ -216,45 +245,67 @@ pub enum Stmt {
     Collect(VariableId, BinaryOp, Expr),
     /// Writes an element of a `Write` or `Update` buffer.
     Store {
+        /// The number of the buffer.
         buffer: usize,
+        /// The number of the element.
         index: Expr,
+        /// The value of the element.
         value: Expr,
     },
     /// Writes an element of workgroup memory.
     StoreShared {
+        /// The number of the array.
         shared: usize,
+        /// The number of the element.
         index: Expr,
+        /// The value of the element.
         value: Expr,
     },
     /// `for counter = from; counter < to; counter += step`. The bounds are evaluated once, before
     /// the loop. `step` is at least 1, and `to + step` must fit i32.
     For {
+        /// The counter, an i32.
         counter: VariableId,
+        /// The first value of the counter.
         from: Expr,
+        /// The bound of the counter, excluded.
         to: Expr,
+        /// The step from one value of the counter to the next.
         step: u32,
+        /// The statements of each turn.
         body: Vec<Stmt>,
     },
+    /// `if condition { then } else { otherwise }`.
     If {
+        /// The condition, a bool.
         condition: Expr,
+        /// The statements if it is true.
         then: Vec<Stmt>,
+        /// The statements if it is false.
         otherwise: Vec<Stmt>,
     },
     /// Reads a matrix from workgroup memory.
     LoadMatrix {
+        /// The number of the matrix.
         matrix: usize,
+        /// The location of its elements.
         from: MatrixAddress,
     },
     /// Adds the product of a left and a right matrix to a sum. All three have one size, and both
     /// factors have one type. The order of rounding is unspecified.
     MultiplyAdd {
+        /// The number of the sum.
         sum: usize,
+        /// The number of the left matrix.
         left: usize,
+        /// The number of the right matrix.
         right: usize,
     },
     /// Writes a matrix to workgroup memory.
     StoreMatrix {
+        /// The number of the matrix.
         matrix: usize,
+        /// The location of its elements.
         to: MatrixAddress,
     },
     /// Waits for all invocations of the workgroup, and makes their writes to workgroup memory
@@ -265,18 +316,24 @@ pub enum Stmt {
 /// A compute kernel and its launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
+    /// The name: letters, digits and `_`.
     pub name: String,
     /// Number of invocations in a workgroup along x, y, z.
     pub workgroup: [u32; 3],
     /// Number of workgroups along x, y, z.
     pub grid: [u32; 3],
+    /// The buffers, in the order of their bindings.
     pub buffers: Vec<Buffer>,
+    /// The arrays in workgroup memory.
     pub shared: Vec<Shared>,
+    /// The matrices in the registers of subgroups.
     pub matrices: Vec<Matrix>,
     /// Names of the step numbers, at least 0, that each launch passes: the current step of each
     /// loop of the plan around the kernel, outermost first. The binding number is the number of
     /// buffers plus the position here, in group 0; each is a uniform u32.
     pub steps: Vec<String>,
+    /// The variables of the body.
     pub variables: Dense<VariableId, Variable>,
+    /// The statements of each invocation.
     pub body: Vec<Stmt>,
 }

@@ -22,11 +22,17 @@ use crate::tensor::{Tensor, TensorType};
 pub enum Passed {
     /// An omitted argument without a default: `none` in Tile.
     Nothing,
+    /// A tensor: a node of the graph.
     Tensor(NodeId),
+    /// A bool known at compile time.
     Bool(bool),
+    /// A whole number known at compile time.
     Int(i64),
+    /// A number known at compile time.
     Float(f64),
+    /// A text known at compile time.
     Text(String),
+    /// A list or tuple.
     List(Vec<Passed>),
 }
 
@@ -47,6 +53,7 @@ impl<'p> Calls<'p> {
         }
     }
 
+    /// Returns the graph so far.
     pub fn graph(&self) -> &Graph {
         &self.evaluator.target.graph
     }

@@ -95,6 +95,18 @@ use value::Value;
 
 /// Lowers the function, layer or model named `entry`. Without a name, this is the last model, or
 /// else the last function. Returns the errors of the program or the bindings, if any.
+///
+/// ```
+/// use tile_compiler::bindings::Bindings;
+/// use tile_compiler::lower::lower;
+///
+/// let checked = tile_lang::check("function f(X[N]) -> (Y) { Y = 2 * X; }");
+/// let mut bindings = Bindings::default();
+/// bindings.sizes.insert("N".to_owned(), 3);
+/// let network = lower(&checked.program.unwrap(), None, &bindings).unwrap();
+/// let (name, output) = &network.graph.outputs[0];
+/// assert_eq!((name.as_str(), network.graph.shape(*output)), ("Y", &[3][..]));
+/// ```
 pub fn lower(
     program: &Program,
     entry: Option<&str>,

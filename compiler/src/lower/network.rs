@@ -38,8 +38,9 @@ impl Network {
     pub const SAMPLE_WEIGHT: &str = "sample weight";
     /// The output of a step with its loss, `f32[]`.
     pub const LOSS: &str = "loss";
-    /// The states of steps with the sum of the loss over all samples, and their number, `f32[]`.
+    /// The state of steps with the sum of the loss over all samples, `f32[]`.
     pub const LOSS_SUM: &str = "train.loss.Sum";
+    /// The state of steps with the number of samples in [`Network::LOSS_SUM`], `f32[]`.
     pub const LOSS_COUNT: &str = "train.loss.Count";
     /// The largest magnitude of a loss that counts as finite. Not every shading language's compiler
     /// accepts the largest float in decimal form.
@@ -74,9 +75,13 @@ impl Network {
 pub struct Weight {
     /// The unique path, such as `encoder[3].attention.query.Kernel`.
     pub path: String,
+    /// The type.
     pub ty: TensorType,
+    /// Whether training changes it.
     pub kind: WeightKind,
+    /// The owner.
     pub role: Role,
+    /// The node of its value, in the graph of the network.
     pub node: NodeId,
 }
 
@@ -96,9 +101,11 @@ pub enum Role {
 /// One application of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
+    /// The unique path of the instance, such as `encoder[3].attention`.
     pub path: String,
     /// The layer's name in the source.
     pub class: String,
+    /// The types of its outputs.
     pub outputs: Vec<TensorType>,
     /// The number of elements of the weights that this layer reads first, if its path does not
     /// identify its own weights.
@@ -110,6 +117,7 @@ pub struct Layer {
 pub struct InputRange {
     /// The name of the input; that of a target is [`Network::target`].
     pub input: String,
+    /// The numbers.
     pub expected: Expected,
 }
 
@@ -118,9 +126,21 @@ pub struct InputRange {
 pub enum Expected {
     /// Whole numbers from `low` up to, but not including, `high`, and also `ignored`. `None` if
     /// there is no such bound.
-    Whole { low: Option<i64>, high: Option<i64>, ignored: Option<f64> },
+    Whole {
+        /// The least number.
+        low: Option<i64>,
+        /// The number after the largest.
+        high: Option<i64>,
+        /// A number that is expected besides, such as that of padding.
+        ignored: Option<f64>,
+    },
     /// Numbers from `low` to `high`, both included, but for rounding.
-    Between { low: f64, high: f64 },
+    Between {
+        /// The least number.
+        low: f64,
+        /// The largest number.
+        high: f64,
+    },
 }
 
 impl Expected {

@@ -8,8 +8,11 @@ use super::space::Variables;
 /// The elements of an operand at an affine address, with 0 where a condition is negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
+    /// The number of the operand.
     pub operand: usize,
+    /// The number of the element.
     pub offset: Affine,
+    /// The expressions that must be at least 0.
     pub conditions: Vec<Affine>,
 }
 

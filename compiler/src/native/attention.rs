@@ -22,13 +22,17 @@ pub struct Attention {
 /// The stages of blocks of one size; see [`Stages`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// The programs of the scores, one for each inner sum.
     pub scores: Vec<NativeProgram>,
+    /// The program of the weights: see [`Stages::weights`].
     pub weights: NativeProgram,
+    /// The program of the weighted sums.
     pub product: NativeProgram,
     /// The number of statistics that the product reads.
     pub statistics: usize,
-    /// The number of rows of the block, and that number times the number of points.
+    /// The number of rows of the block.
     pub rows: usize,
+    /// The number of rows times the number of points.
     pub area: usize,
     /// The turns of the loops around the stages, except those around the nest: outermost first, the
     /// loop over the blocks last.

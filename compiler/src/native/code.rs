@@ -5,14 +5,19 @@
 /// while it is `x`: reading it extends it, and storing it takes its last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
+    /// `x`
     Nothing,
     /// `a`
     Take,
+    /// `x + a`
     Add,
+    /// `x - a`
     Sub,
     /// `a - x`
     SubFrom,
+    /// `x * a`
     Mul,
+    /// `x / a`
     Div,
     /// `a / x`
     DivInto,
@@ -32,54 +37,78 @@ pub enum Code {
     MulSubFrom,
     /// `a * b + x`
     AddMul,
+    /// `x * x`
     Square,
+    /// `-x`
     Neg,
+    /// `|x|`
     Abs,
+    /// The square root.
     Sqrt,
+    /// `1 / x`
     Recip,
     /// Rounds to the nearest integer, halves to the even one.
     Rint,
+    /// `1 / sqrt(x)`
     Rsqrt,
+    /// `exp(x)`
     Exp,
     /// `exp(x - a)`
     ExpSub,
+    /// `tanh(x)`
     Tanh,
+    /// The error function.
     Erf,
     /// `x op a`, on 32-bit integers.
     Word(WordOp),
-    /// The floats nearest to signed or unsigned 32-bit integers.
+    /// The floats nearest to signed 32-bit integers.
     FromSigned,
+    /// The floats nearest to unsigned 32-bit integers.
     FromUnsigned,
     /// The signed integers next to floats towards zero. They saturate, and a NaN gives 0: so do the
     /// next two.
     ToSigned,
-    /// The same, for i8 and u8.
+    /// The same, for i8.
     ToSignedByte,
+    /// The same, for u8.
     ToUnsignedByte,
-    /// The last byte of integers, as i8 and u8.
+    /// The last byte of integers, as i8.
     SignedByte,
+    /// The last byte of integers, as u8.
     UnsignedByte,
 }
 
 /// A relation of the current value `x` of a chain to an operand `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
+    /// `x == a`
     Equal,
+    /// `x != a`
     NotEqual,
+    /// `x < a`
     Less,
+    /// `x <= a`
     LessOrEqual,
+    /// `x > a`
     Greater,
+    /// `x >= a`
     GreaterOrEqual,
 }
 
 /// An operation on 32-bit integers, which wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordOp {
+    /// `x + a`
     Add,
+    /// `x - a`
     Sub,
+    /// `x * a`
     Mul,
+    /// `x & a`
     And,
+    /// `x | a`
     Or,
+    /// `x ^ a`
     Xor,
     /// Gives 0 for counts of 32 and more.
     ShiftLeft,
@@ -155,6 +184,7 @@ impl Code {
 }
 
 impl Relation {
+    /// All relations.
     pub const ALL: [Relation; 6] = [
         Relation::Equal,
         Relation::NotEqual,
@@ -178,6 +208,7 @@ impl Relation {
 }
 
 impl WordOp {
+    /// All operations.
     pub const ALL: [WordOp; 10] = [
         WordOp::Add,
         WordOp::Sub,

@@ -30,13 +30,16 @@ pub enum Form {
     /// The sum of products of x, one number for each group of columns, and the vector w. The
     /// columns are the last two free axes, of which the first numbers the groups.
     OfGroups,
-    /// The sum of the vector x alone, or its maximum or minimum. Its elements may be 2 apart.
+    /// The sum of the vector x alone. Its elements may be 2 apart, as for the next two.
     Sum,
+    /// The greatest element of the vector x.
     Max,
+    /// The least element of the vector x.
     Min,
 }
 
 impl Form {
+    /// All forms.
     pub const ALL: [Form; 7] = [
         Form::Products,
         Form::ByNumber,
@@ -78,13 +81,16 @@ impl Form {
 /// A nest of this kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Direct {
+    /// The aggregation and the form of the operands.
     pub form: Form,
     /// The axis before the columns, if only x moves along it: x is then read for several of its
     /// rows at a time.
     pub rows: Option<usize>,
     /// The points of the reduction, the taps.
     pub taps: Space,
+    /// The elements of x, over the places and taps.
     pub x: Address,
+    /// The elements of w, if there is one.
     pub w: Option<Address>,
     /// The conditions of a tap: it counts only where all are at least 0.
     pub conditions: Vec<Affine>,

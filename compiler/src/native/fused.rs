@@ -13,7 +13,12 @@ use super::tape::Tape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {
     /// A constant or steady value in a register of the tape, with its period in places.
-    Kept { register: usize, period: usize },
+    Kept {
+        /// The register of the tape.
+        register: usize,
+        /// The period of the value, in places.
+        period: usize,
+    },
     /// The element of an operand that has the place's number.
     AtPlace(usize),
 }
@@ -23,8 +28,9 @@ pub enum Term {
 pub struct Fused {
     /// The terms a, s, t and u.
     pub terms: [Option<Term>; 4],
-    /// The bounds, of type f32.
+    /// The lower bound, an f32.
     pub low: Option<Scalar>,
+    /// The upper bound, an f32.
     pub high: Option<Scalar>,
 }
 

@@ -10,24 +10,57 @@ use super::program::{Implementation, NativeProgram};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// Nothing is aggregated. At most `chunk` points are evaluated at a time.
-    Pointwise { chunk: usize },
+    Pointwise {
+        /// The most points of a chunk.
+        chunk: usize,
+    },
     /// Nothing is aggregated. The places are divided into this many pieces.
-    Pieces { count: usize },
+    Pieces {
+        /// The number of pieces.
+        count: usize,
+    },
     /// A convolution in tiles of `tile` × `tile` results, for windows of side `window`.
-    Winograd { window: usize, tile: usize },
+    Winograd {
+        /// The side of the window.
+        window: usize,
+        /// The side of a tile of results.
+        tile: usize,
+    },
     /// A packed matrix product. For each batch, `rows` × `columns` sums of `terms` terms.
-    Product { rows: usize, columns: usize, terms: usize },
+    Product {
+        /// The rows of each batch.
+        rows: usize,
+        /// The columns of each batch.
+        columns: usize,
+        /// The terms of each sum.
+        terms: usize,
+    },
     /// Tiles of vector registers over contiguous elements, with this form of operands.
-    Direct { form: Form },
+    Direct {
+        /// The form of the operands.
+        form: Form,
+    },
     /// Lists of points for each of `rows` rows.
-    Scatter { rows: usize },
+    Scatter {
+        /// The number of rows.
+        rows: usize,
+    },
     /// A running aggregate along an axis of `length` places.
-    Running { length: usize },
+    Running {
+        /// The number of places along the axis.
+        length: usize,
+    },
     /// Sums of a chunk of places, point by point, if `across`; else of chunks of points, place by
     /// place.
-    Reduction { across: bool },
+    Reduction {
+        /// Whether places are adjacent, not points.
+        across: bool,
+    },
     /// Attention in blocks of `rows` rows.
-    Attention { rows: usize },
+    Attention {
+        /// The rows of a block.
+        rows: usize,
+    },
 }
 
 impl NativeProgram {

@@ -30,16 +30,22 @@ pub struct Product {
     /// The type of the sums: f32 or f64, which the factors have, too; or i32. Then both factors are
     /// gathered, one from u8 and the other from i8.
     pub dtype: DType,
+    /// The axes of the batch.
     pub batch: Vec<usize>,
+    /// The axes of the rows.
     pub rows: Vec<usize>,
+    /// The axes of the columns.
     pub columns: Vec<usize>,
     /// The axes of the terms, in the order in which they are added up.
     pub terms: Vec<usize>,
+    /// The left factor, which has the rows.
     pub left: Factor,
+    /// The right factor, which has the columns.
     pub right: Factor,
     /// Whether the right factor can be packed ahead: nothing else reads its operands, and its
     /// addresses are the same at every step of the loops around the nest.
     pub packs: bool,
+    /// The sizes of the blocks.
     pub blocks: ProductBlocks,
 }
 
@@ -48,9 +54,15 @@ pub struct Product {
 pub enum Factor {
     /// A load. Each of its expressions is a sum of one term for each group of axes. `whole` if it
     /// reads every element of the operand once.
-    Gathered { address: Address, whole: bool },
+    Gathered {
+        /// The elements.
+        address: Address,
+        /// Whether every element of the operand is read once.
+        whole: bool,
+    },
     /// A program over the terms.
     Computed {
+        /// The program.
         tape: Box<Tape>,
         /// Elements where one of these is negative are 0.
         guards: Lines,

@@ -22,8 +22,11 @@ use super::winograd::Winograd;
 pub struct NativeProgram {
     /// The name of the nest.
     pub name: String,
+    /// The types of the operands.
     pub operands: Vec<TensorType>,
+    /// The outputs.
     pub outputs: Vec<NativeOutput>,
+    /// The variables of addresses.
     pub variables: Variables,
     /// The number of values of each axis.
     pub extents: Vec<usize>,
@@ -32,13 +35,16 @@ pub struct NativeProgram {
     /// The nest's epilogue over its places. Attention and pieces have none: their
     /// programs have their own.
     pub epilogue: Tape,
+    /// The computation of the values that the epilogue reads.
     pub implementation: Implementation,
 }
 
 /// A tensor, or a part of one, that a program writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeOutput {
+    /// The type of the tensor.
     pub ty: TensorType,
+    /// The positions of the places' elements.
     pub position: Position,
     /// The operand whose memory the output overwrites.
     pub over: Option<usize>,
@@ -61,13 +67,21 @@ pub enum Position {
 pub enum Implementation {
     /// Nothing is aggregated.
     Pointwise,
+    /// The places are divided into pieces that copy different operands.
     Pieces(Vec<Piece>),
+    /// A convolution with fewer multiplications, on transformed tiles.
     Winograd(Box<Winograd>),
+    /// A packed matrix product.
     Product(Box<Product>),
+    /// A reduction of few points, over contiguous elements.
     Direct(Box<Direct>),
+    /// An aggregation to places that the points decide.
     Scatter(Box<Scatter>),
+    /// An aggregate of all points up to each place.
     Running(Box<Running>),
+    /// Any other aggregation.
     Reduction(Box<Reduction>),
+    /// A product whose left operand is made of other products.
     Attention(Box<Attention>),
 }
 

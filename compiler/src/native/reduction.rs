@@ -19,13 +19,18 @@ use super::tape::{CHUNK, Tape};
 /// An aggregation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reduction {
+    /// The aggregation.
     pub aggregation: Aggregation,
     /// The type of the values that are aggregated.
     pub dtype: DType,
+    /// The places.
     pub places: Space,
+    /// The points of each place.
     pub points: Space,
     /// The nest's body, over the places if `across`, else over the points.
     pub body: Tape,
+    /// Whether chunks have adjacent places and go point by point; otherwise they have points of a
+    /// place.
     pub across: bool,
     /// The guards: a point counts only where all are at least 0. They run through the body's space.
     pub guards: Lines,

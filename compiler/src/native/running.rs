@@ -13,6 +13,7 @@ use super::tape::Tape;
 /// A running aggregation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
+    /// The aggregation.
     pub aggregation: Aggregation,
     /// The type of the values that are aggregated.
     pub dtype: DType,

@@ -22,8 +22,9 @@ pub struct Scatter {
     pub key: Tape,
     /// The nest without that condition, across places.
     pub reduction: Reduction,
-    /// The extent of that axis, and the number of places from one index to the next.
+    /// The extent of that axis.
     pub rows: usize,
+    /// The number of places from one index of that axis to the next.
     pub row: usize,
 }
 

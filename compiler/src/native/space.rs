@@ -11,6 +11,7 @@ use crate::nest::{Derived, Nest};
 pub struct Space {
     /// The first of the axes.
     pub first: usize,
+    /// The extents, outermost first.
     pub extents: Vec<usize>,
     /// The number of points.
     pub size: usize,
@@ -65,6 +66,7 @@ pub struct Variables {
     pub axes: usize,
     /// The first axis that is a loop around the nest.
     pub loops: usize,
+    /// The derived variables, in an order in which each uses only earlier ones.
     pub derived: Vec<Derived>,
 }
 
@@ -96,6 +98,7 @@ impl Variables {
 /// Always true: all but the expressions themselves follows from these, the space and the variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
+    /// The expressions.
     pub expressions: Vec<Affine>,
     /// For each expression, its step from one point to the next within a piece.
     pub steps: Vec<i64>,

@@ -10,12 +10,15 @@ use super::space::{Lines, Space};
 /// A load, as lines through the space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
+    /// The number of the operand.
     pub operand: usize,
+    /// The number of the element, without the dynamic part.
     pub offset: Lines,
     /// The expressions that must be at least 0 for the load to be executed.
     pub conditions: Lines,
     /// The offset, followed by the conditions.
     pub guarded: Lines,
+    /// The dynamic part of the number: values with their types, each times a stride.
     pub dynamic: Vec<(Value, DType, i64)>,
     /// Whether an operand that an output overwrites may be read in place: its last reader runs
     /// before the output is stored.
@@ -33,12 +36,19 @@ impl Reader {
 /// The action of a step, on values of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Reads elements of an operand.
     Load(Box<Reader>),
+    /// Computes an affine expression, as i32.
     Index(Box<Lines>),
+    /// Applies an operation to a value.
     Unary(UnaryOp, Value),
+    /// Applies an operation to two values.
     Binary(BinaryOp, Value, Value),
+    /// Compares two values.
     Compare(BinaryOp, Value, Value),
+    /// Selects the second or third value by the first.
     Select(Value, Value, Value),
+    /// Converts a value to the type of the result.
     Cast(Value),
     /// The aggregate of a value over the points of a row.
     Statistic(Aggregation, Value),
@@ -62,7 +72,10 @@ impl Action {
 /// A step of a tape: one instruction, or a chain of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapeStep {
+    /// The value that the step computes.
     pub value: Value,
+    /// The register that it writes.
     pub register: usize,
+    /// The action.
     pub action: Action,
 }

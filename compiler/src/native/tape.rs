@@ -44,6 +44,7 @@ pub const WRITTEN: usize = 1;
 /// A program over one space of a nest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tape {
+    /// The points of the program.
     pub space: Space,
     /// The steps that run for each chunk.
     pub steps: Vec<TapeStep>,
@@ -56,6 +57,7 @@ pub struct Tape {
     pub lodgers: Vec<(Value, Value)>,
     /// The steps that run once, over one period of the value, each with that period in points.
     pub steady: Vec<(TapeStep, usize)>,
+    /// The types of the values.
     pub dtypes: Dense<Value, DType>,
     /// The bytes of each register.
     pub registers: Vec<usize>,

@@ -30,14 +30,19 @@ pub struct Winograd {
     pub origin: i64,
     /// The other axes of the rows. Each of their points is an image.
     pub images: Vec<usize>,
+    /// The lines of the image.
     pub lines: Side,
+    /// The pixels of a line.
     pub pixels: Side,
+    /// The number of channels.
     pub channels: usize,
     /// The axis of the filters.
     pub filter: usize,
+    /// The number of filters.
     pub filters: usize,
-    /// The kernel, and the axes of a filter's elements: taps, then channels.
+    /// The kernel.
     pub kernel: Address,
+    /// The axes of a filter's elements: taps, then channels.
     pub terms: Vec<usize>,
     /// Whether the kernel can be transformed ahead: nothing else reads its operand, and its address
     /// is the same at every step of the loops around the nest.
@@ -47,6 +52,7 @@ pub struct Winograd {
 /// Lines or pixels. Result number y reads coordinates y, y + 1 and so on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
+    /// The number of results.
     pub extent: usize,
     /// The image's elements per step of the coordinate.
     pub stride: isize,

@@ -26,10 +26,16 @@ pub struct Members<'a> {
 pub enum NestError {
     /// Addresses of the value overflow 64-bit arithmetic.
     #[error("the addresses of `{value}` do not fit 64-bit arithmetic")]
-    Overflow { value: String },
+    Overflow {
+        /// The name of the value.
+        value: String,
+    },
     /// The nest reads a value that it computes, at another place.
     #[error("internal error while building a loop nest: `{value}` is read away from its place")]
-    Away { value: String },
+    Away {
+        /// The name of the value.
+        value: String,
+    },
     /// The group breaks a rule of fusion, which is a bug in the compiler.
     #[error("internal error while building a loop nest: {0}")]
     Internal(&'static str),

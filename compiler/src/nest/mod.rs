@@ -125,6 +125,7 @@ pub struct Axis {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Derived {
+    /// The expression that is divided.
     pub numerator: Affine,
     /// At least 2.
     pub denominator: i64,
@@ -168,6 +169,7 @@ pub struct Inner {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Leaf {
+    /// An element of an operand.
     Load(Load),
     /// The value of an affine expression, as i32.
     Index(Affine),
@@ -208,6 +210,7 @@ pub(crate) fn operands(inst: &Inst<Leaf>) -> Vec<Value> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Output {
+    /// The type of the tensor.
     pub ty: TensorType,
     /// Row-major position of the place's element.
     pub position: Affine,
@@ -230,10 +233,13 @@ pub struct Nest {
     pub rows: usize,
     /// Number of loops around the nest.
     pub loops: usize,
+    /// The variables derived from the axes.
     pub derived: Vec<Derived>,
+    /// The expressions that must be at least 0 where a point counts.
     pub guards: Vec<Affine>,
     /// Types of the tensors read, in binding order.
     pub operands: Vec<TensorType>,
+    /// The aggregation over the reduction axes, if there are any.
     pub aggregation: Option<Aggregation>,
     /// For the arg forms: the i32 that identifies a point. Ties go to the point with the least
     /// position.
@@ -248,6 +254,7 @@ pub struct Nest {
     pub inner: Vec<Inner>,
     /// One result for each output, with the output's type.
     pub epilogue: Program<Leaf>,
+    /// The tensors that the nest writes.
     pub outputs: Vec<Output>,
 }
 
@@ -389,6 +396,7 @@ impl Nest {
         inner.chain(self.body.leaves()).filter_map(Leaf::load)
     }
 
+    /// Returns the loads of the epilogue.
     pub fn epilogue_loads(&self) -> impl Iterator<Item = &Load> {
         self.epilogue.leaves().filter_map(Leaf::load)
     }

@@ -22,11 +22,15 @@ pub struct Roles {
     pub rows: Vec<usize>,
     /// Free axes of the right factor alone.
     pub columns: Vec<usize>,
+    /// The reduction axes.
     pub reduction: Vec<usize>,
-    /// The factors, as values of the nest's body.
+    /// The left factor, a value of the nest's body.
     pub left: Value,
+    /// The right factor, a value of the nest's body.
     pub right: Value,
+    /// The guards that depend on the left factor's axes.
     pub left_guards: Vec<Affine>,
+    /// The guards that depend on the right factor's axes.
     pub right_guards: Vec<Affine>,
 }
 

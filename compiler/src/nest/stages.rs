@@ -34,8 +34,9 @@ pub struct Stages {
     pub product: Nest,
     /// Number of statistics that the product reads.
     pub statistics: usize,
-    /// Number of rows of the block, and that number times the number of points.
+    /// Number of rows of the block.
     pub rows: usize,
+    /// The number of rows times the number of points.
     pub area: usize,
     /// Trip counts of the loops around the stages, except those around the nest: outermost first,
     /// the loop over the blocks last.

@@ -17,6 +17,7 @@ use super::{Inner, Leaf, Load, Nest, Output};
 pub struct InvalidNest {
     /// Name of the nest.
     pub nest: String,
+    /// The broken rule, with the names of the values.
     pub reason: String,
 }
 

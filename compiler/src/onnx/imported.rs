@@ -14,6 +14,7 @@ use crate::tensor::{Tensor, TensorType};
 /// A network, and the locations of its weights' values.
 #[derive(Default)]
 pub struct Imported {
+    /// The network.
     pub network: Network,
     /// The values of inputs that the model does not have: results computed during the import.
     pub computed: HashMap<String, Tensor>,

@@ -1,4 +1,5 @@
-//! ONNX files: converts a model of operators to a [`Network`] by calls of the library.
+//! ONNX files: converts a model of operators to a [`Network`](crate::lower::Network) by calls of
+//! the library.
 //!
 //! The meaning of an operator is defined in Tile only: `Conv` is the function `OnnxConv` of
 //! `tile-lang/std/onnx_*.tile`.

@@ -52,6 +52,7 @@ pub fn number(dtype: DType) -> i64 {
 pub struct External {
     /// The path relative to the model's folder, without `..`.
     pub path: String,
+    /// The position of the first byte.
     pub offset: u64,
     /// The length in bytes.
     pub length: u64,

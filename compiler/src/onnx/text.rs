@@ -56,11 +56,15 @@ const NAMED: [(&str, &str); 13] = [
 pub enum Stored {
     /// In the file, under this path.
     Path(String),
+    /// A tensor of the file.
     Tensor(Tensor),
     /// The elements of another one, with its axes in this order, reshaped to these sizes.
     Arranged {
+        /// The other one.
         of: Box<Stored>,
+        /// Its axes, in the order of the result.
         order: Vec<usize>,
+        /// The shape of the result.
         shape: Vec<usize>,
     },
 }

@@ -11,6 +11,7 @@
 
 use crate::graph::{Graph, NodeId, NodeSet};
 
+/// Runs the pass; see the module's documentation.
 pub fn dead(graph: &mut Graph) {
     let mut needed: NodeSet = graph.inputs.iter().chain(&graph.weights).copied().collect();
     needed.extend(graph.outputs.iter().map(|(_, id)| *id));

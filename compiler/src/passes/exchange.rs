@@ -19,6 +19,7 @@ const MOST_FACTORS: usize = 16;
 /// The units of work that comparing two products takes.
 const COMPARE_UNITS: u64 = 4;
 
+/// Runs the pass; see the module's documentation.
 pub fn exchange(graph: &mut Graph) {
     let mut sums: NodeMap<FactorProduct> = NodeMap::new();
     let mut readers: NodeMap<Vec<NodeId>> = NodeMap::new();

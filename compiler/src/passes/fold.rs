@@ -30,6 +30,7 @@ enum Simpler {
     Op(Op, Vec<NodeId>),
 }
 
+/// Runs the pass; see the module's documentation.
 pub fn fold(graph: &mut Graph) {
     for id in graph.topological() {
         if !steady(graph, id) {

@@ -15,6 +15,7 @@ use crate::graph::scan::Parts;
 use crate::graph::{Graph, NodeId, NodeMap, NodeSet, Op};
 use crate::nest::is_view;
 
+/// Runs the pass; see the module's documentation.
 pub fn hoist(graph: &mut Graph) {
     for id in graph.topological() {
         let Some(mut parts) = graph.take_scan(id) else { continue };

@@ -35,6 +35,7 @@ use classes::Classes;
 use product::WeightProduct;
 use rewriter::Rewriter;
 
+/// Runs the pass; see the module's documentation.
 pub fn layout(graph: &mut Graph) {
     let (mut order, products) = WeightProduct::all(graph);
     let [orders, copied] = Classes::new(graph, &order, &products).orders(graph, &order, &products);

@@ -28,6 +28,7 @@ const MOST_COUNTED: usize = 64;
 
 type Body = Program<ContractionLeaf>;
 
+/// Runs the pass; see the module's documentation.
 pub fn rank(graph: &mut Graph) {
     for id in graph.topological() {
         if let Some(mut parts) = graph.take_scan(id) {

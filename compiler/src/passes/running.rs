@@ -18,6 +18,7 @@ const JOINED: usize = 8;
 /// The shortest axis that is worth rounds.
 const SHORTEST: usize = 4 * JOINED;
 
+/// Runs the pass; see the module's documentation.
 pub fn running(graph: &mut Graph) {
     for id in graph.topological() {
         if let Some(mut parts) = graph.take_scan(id) {

@@ -21,6 +21,7 @@ use crate::graph::{
 use crate::scalar::Inst;
 use crate::tensor::TensorType;
 
+/// Runs the pass; see the module's documentation.
 pub fn separate(graph: &mut Graph) {
     for id in graph.topological() {
         if let Some(mut parts) = graph.take_scan(id) {

@@ -21,6 +21,7 @@ use crate::graph::{Contraction, Graph, NodeId, NodeMap, NodeSet, Op};
 /// The most destinations to which one kernel writes its result.
 const MOST_PLACES: usize = 2;
 
+/// Runs the pass; see the module's documentation.
 pub fn settle(graph: &mut Graph) {
     settle_within(graph, &NodeSet::new());
 }

@@ -16,6 +16,7 @@ use crate::graph::scan::Yield;
 use crate::graph::{Graph, NodeId, Op};
 use crate::tensor::TensorType;
 
+/// Runs the pass; see the module's documentation.
 #[expect(clippy::mutable_key_type, reason = "the budget of a scan's body is no part of its hash")]
 pub fn share(graph: &mut Graph) {
     let mut first: HashMap<(Op, TensorType, Vec<NodeId>), NodeId> = HashMap::new();

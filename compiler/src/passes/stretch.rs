@@ -17,6 +17,7 @@
 use crate::affine::Affine;
 use crate::graph::{Contraction, Graph, Op};
 
+/// Runs the pass; see the module's documentation.
 pub fn stretch(graph: &mut Graph) {
     for id in graph.topological() {
         let node = graph.node(id).clone();

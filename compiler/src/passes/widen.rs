@@ -15,6 +15,7 @@ use crate::graph::{ContractionLeaf, Graph, NodeId, NodeMap, Op};
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
+/// Runs the pass; see the module's documentation.
 pub fn widen(graph: &mut Graph) {
     widen_within(graph, false);
 }

@@ -12,6 +12,16 @@ use crate::profile::Rates;
 use crate::scalar::{Inst, Program};
 
 /// The cost of a step or a plan.
+///
+/// ```
+/// use tile_compiler::plan::Cost;
+/// use tile_compiler::profile::Rates;
+///
+/// let step = Cost { flops: 2_000_000, bytes: 8_000 };
+/// let both = step + step;
+/// assert_eq!((both.flops, both.bytes), (4_000_000, 16_000));
+/// assert!(both.roofline(&Rates::GPU) < 1e-6);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Floating-point operations. A sum of products counts two for each point of its space,

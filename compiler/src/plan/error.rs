@@ -11,13 +11,32 @@ use crate::tensor::TensorType;
 
 /// The reason why a graph has no plan for a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// The device lacks a type or operation that `value` needs.
     #[error("`{value}` can't run on `{device}`: it has no {what}")]
-    Unsupported { value: String, what: String, device: String },
+    Unsupported {
+        /// The name of the value.
+        value: String,
+        /// The type or feature that the device lacks.
+        what: String,
+        /// The name of the profile.
+        device: String,
+    },
     /// A tensor is larger than the device can hold or bind.
     #[error("`{value}` is {ty}, {bytes} bytes: `{device}` holds at most {limit} bytes in a buffer")]
-    TooLarge { value: String, ty: TensorType, bytes: u64, limit: u64, device: String },
+    TooLarge {
+        /// The name of the value.
+        value: String,
+        /// Its type.
+        ty: TensorType,
+        /// Its size.
+        bytes: u64,
+        /// The largest buffer of the device.
+        limit: u64,
+        /// The name of the profile.
+        device: String,
+    },
     /// A bug in the compiler.
     #[error("internal error: {0}")]
     Internal(String),
@@ -33,7 +52,9 @@ pub enum PlanError {
     /// Planning from `value` on exceeds the budget of the graph.
     #[error("`{value}`: {exceeded}")]
     Exceeded {
+        /// The name of the value.
         value: String,
+        /// The limit.
         #[source]
         exceeded: Exceeded,
     },

@@ -9,12 +9,14 @@ use crate::dense::Dense;
 pub struct Launch<'a> {
     /// The number of the step.
     pub number: usize,
+    /// The step.
     pub step: &'a Step,
     /// The turns of the loops around the step, counted from 0, with the outermost loop first.
     pub turns: &'a [usize],
     /// The buffers of the step's operands and outputs. Carried buffers are resolved to the buffers
     /// that hold the value at this turn.
     pub operands: &'a [BufferId],
+    /// The buffers of its outputs at this turn.
     pub outputs: &'a [BufferId],
 }
 

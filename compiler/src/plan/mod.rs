@@ -87,7 +87,10 @@ pub enum Content {
     /// A value known at compile time, uploaded once.
     Constant(#[cfg_attr(feature = "pack", serde(skip))] Tensor),
     /// A value that lives within a run, in the slot with this number.
-    Temporary { slot: usize },
+    Temporary {
+        /// The number of the slot.
+        slot: usize,
+    },
     /// A value that the prelude writes, and that steps of every run read.
     Kept,
     /// A value that a step writes, and the caller reads back. Also an empty tensor, which no step
@@ -95,7 +98,10 @@ pub enum Content {
     Output,
     /// The next value of a weight. A step writes it in place, to the memory of this buffer's
     /// weight.
-    Over { weight: BufferId },
+    Over {
+        /// The buffer of the weight.
+        weight: BufferId,
+    },
     /// An alias for the buffers that hold a value from one turn of a loop to the next. See
     /// [`Carry`].
     Carried,
@@ -113,9 +119,11 @@ impl Content {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Buffer {
+    /// The type of the tensor.
     pub ty: TensorType,
     /// The type that the device stores. See [`Profile::storage`].
     pub storage: DType,
+    /// The source and lifetime of the value.
     pub content: Content,
 }
 
@@ -130,13 +138,16 @@ impl Buffer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Work {
+    /// A loop nest.
     Nest(Box<Nest>),
     /// [`crate::graph::Op::PrngValue`]: computes this many f32 values from a state.
     PrngValue {
+        /// The number of values.
         elements: usize,
     },
     /// [`crate::graph::Op::PrngState`]: computes from a state the state after this many values.
     PrngState {
+        /// The number of values.
         elements: usize,
     },
 }
@@ -158,6 +169,7 @@ pub struct Routine {
     /// The name of the kernel and of the nest: describes the computation, in letters, digits and
     /// `_`.
     pub name: String,
+    /// The computation.
     pub work: Work,
     /// The schedule, or `None` if there is nothing to choose.
     #[cfg_attr(feature = "pack", serde(skip))]
@@ -204,6 +216,7 @@ pub struct Step {
     /// The names for readers of all source values that the step computes, as far as they have
     /// names.
     pub fused: Vec<String>,
+    /// The code that the step runs.
     pub routine: RoutineId,
     /// The buffers of the nest's operands.
     pub operands: Vec<BufferId>,
@@ -228,6 +241,7 @@ pub struct Loop {
     pub steps: Range<usize>,
     /// The number of turns, at least 1.
     pub length: usize,
+    /// The values that the turns change.
     pub carries: Vec<Carry>,
     /// The loops within this one, in the order of their steps.
     pub loops: Vec<Loop>,
@@ -262,6 +276,7 @@ pub struct Carry {
     /// The two alternating buffers: `last` holds the value after the last turn, `other` the one
     /// after the turn before it. Both are the same buffer if there is only one turn.
     pub last: BufferId,
+    /// The buffer with the value after the turn before the last.
     pub other: BufferId,
 }
 
@@ -269,7 +284,9 @@ pub struct Carry {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Port {
+    /// The name of an input or output, or the path of a weight.
     pub name: String,
+    /// The type that the caller gives or gets.
     pub ty: TensorType,
     /// The buffer. Several outputs may share one, and an output may be the buffer of an input or a
     /// constant. The shapes of the port and the buffer may differ, but not the number of elements.
@@ -277,15 +294,32 @@ pub struct Port {
 }
 
 /// A compiled program. See the module documentation.
+///
+/// ```
+/// use tile_compiler::bindings::Bindings;
+/// use tile_compiler::{lower, pipeline, profile::Profile};
+///
+/// let checked = tile_lang::check("function f(X[N]) -> (Y) { Y = 2 * X + 1; }");
+/// let mut bindings = Bindings::default();
+/// bindings.sizes.insert("N".to_owned(), 1000);
+/// let mut graph = lower::lower(&checked.program.unwrap(), None, &bindings).unwrap().graph;
+/// pipeline::optimise(&mut graph);
+/// let plan = pipeline::plan(&graph, &Profile::generic()).unwrap();
+/// assert_eq!(plan.steps.len(), 1);
+/// assert_eq!((plan.cost().flops, plan.cost().bytes), (2000, 8000));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Plan {
     /// The name of the entry function.
     pub name: String,
+    /// The device that the plan is for.
     pub profile: Profile,
+    /// The buffers.
     pub buffers: Dense<BufferId, Buffer>,
     /// Bytes of each slot that temporaries share.
     pub slots: Vec<u64>,
+    /// The code of the steps.
     pub routines: Dense<RoutineId, Routine>,
     /// Steps that run before the others, in the first run and when a weight has changed.
     pub prelude: Vec<Step>,
@@ -293,9 +327,11 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Loops in the order of their steps. They do not overlap.
     pub loops: Vec<Loop>,
+    /// The inputs in the order of the program's header.
     pub inputs: Vec<Port>,
     /// Weights in order of creation.
     pub weights: Vec<Port>,
+    /// The outputs in the order of the program's header.
     pub outputs: Vec<Port>,
     /// For each output that is the next value of a weight, and has its name: the numbers of the
     /// weight and of the output.

@@ -37,6 +37,7 @@ macro_rules! operations {
         }
 
         impl $type {
+            /// All operations.
             pub const ALL: [$type; [$($name),*].len()] = [$($type::$op),*];
 
             /// Returns the name in text forms and in the language.
@@ -46,6 +47,7 @@ macro_rules! operations {
                 }
             }
 
+            /// Returns the operation of a name in text forms.
             pub fn parse(name: &str) -> Option<$type> {
                 $type::ALL.into_iter().find(|op| op.name() == name)
             }
@@ -64,19 +66,33 @@ operations! {
         Neg = "neg",
         /// Bitwise complement of an integer, logical negation of a bool. Floats are not allowed.
         BitNot = "bit_not",
+        /// The absolute value. The least integer stays the same.
         Abs = "abs",
+        /// The arc cosine.
         Acos = "acos",
+        /// The inverse hyperbolic cosine.
         Acosh = "acosh",
+        /// The arc sine.
         Asin = "asin",
+        /// The inverse hyperbolic sine.
         Asinh = "asinh",
+        /// The arc tangent.
         Atan = "atan",
+        /// The inverse hyperbolic tangent.
         Atanh = "atanh",
+        /// Rounds up.
         Ceil = "ceil",
+        /// The cosine.
         Cos = "cos",
+        /// The hyperbolic cosine.
         Cosh = "cosh",
+        /// The error function.
         Erf = "erf",
+        /// The exponential.
         Exp = "exp",
+        /// Rounds down.
         Floor = "floor",
+        /// The natural logarithm.
         Log = "log",
         /// The natural logarithm of `1 + x`, accurate also where that sum would round `x` away.
         Log1p = "log1p",
@@ -86,11 +102,17 @@ operations! {
         Rint = "rint",
         /// Rounds to the nearest integer, halves away from zero.
         Round = "round",
+        /// `1 / sqrt(x)`
         Rsqrt = "rsqrt",
+        /// The sine.
         Sin = "sin",
+        /// The hyperbolic sine.
         Sinh = "sinh",
+        /// The square root.
         Sqrt = "sqrt",
+        /// The tangent.
         Tan = "tan",
+        /// The hyperbolic tangent.
         Tanh = "tanh",
     }
 }
@@ -126,15 +148,23 @@ operations! {
         /// The exact remainder `a - trunc(a / b) * b`, with the sign of `a`, like C's `fmod`. An
         /// integer remainder by 0 is 0.
         Rem = "fmod",
+        /// `a == b`
         Eq = "cmp_eq",
+        /// `a != b`
         Ne = "cmp_ne",
+        /// `a < b`
         Lt = "cmp_lt",
+        /// `a <= b`
         Le = "cmp_le",
+        /// `a > b`
         Gt = "cmp_gt",
+        /// `a >= b`
         Ge = "cmp_ge",
         /// Bitwise on integers, logical on bool. Floats are not allowed.
         BitAnd = "bit_and",
+        /// Bitwise on integers, logical on bool. Floats are not allowed.
         BitOr = "bit_or",
+        /// Bitwise on integers, logical on bool. Floats are not allowed.
         BitXor = "bit_xor",
         /// Left shift. A count that is negative or at least the width gives 0 (NumPy's value).
         ShiftLeft = "bit_left",
@@ -151,6 +181,7 @@ impl BinaryOp {
         matches!(self, BinaryOp::Pow | BinaryOp::Rem)
     }
 
+    /// Returns whether the operation is a comparison.
     pub fn is_comparison(self) -> bool {
         use BinaryOp::*;
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
@@ -173,9 +204,13 @@ id! {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Inst<L> {
+    /// A constant.
     Const(Scalar),
+    /// A leaf, such as a load.
     Leaf(L),
+    /// A unary operation.
     Unary(UnaryOp, Value),
+    /// A binary operation.
     Binary(BinaryOp, Value, Value),
     /// `condition ? then : otherwise`. The condition is a bool, and the other two have the same
     /// type.
@@ -214,7 +249,9 @@ impl<L> Inst<L> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Program<L> {
+    /// The instructions. Each reads only the values of earlier ones.
     pub insts: Dense<Value, (Inst<L>, DType)>,
+    /// The values that the program yields.
     pub results: Vec<Value>,
 }
 
@@ -234,23 +271,28 @@ impl<L: Clone + PartialEq> Program<L> {
         }
     }
 
+    /// Returns the type of a value.
     pub fn dtype(&self, value: Value) -> DType {
         self.insts[value].1
     }
 
+    /// Adds a constant.
     pub fn constant(&mut self, scalar: Scalar) -> Value {
         self.push(Inst::Const(scalar), scalar.dtype)
     }
 
+    /// Adds a unary operation. The result has the operand's type.
     pub fn unary(&mut self, op: UnaryOp, a: Value) -> Value {
         self.push(Inst::Unary(op, a), self.dtype(a))
     }
 
+    /// Adds a binary operation. The result has the operands' type, or is a bool for a comparison.
     pub fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
         let dtype = if op.is_comparison() { DType::Bool } else { self.dtype(a) };
         self.push(Inst::Binary(op, a, b), dtype)
     }
 
+    /// Adds `condition ? then : otherwise`.
     pub fn select(&mut self, condition: Value, then: Value, otherwise: Value) -> Value {
         self.push(Inst::Select(condition, then, otherwise), self.dtype(then))
     }

@@ -32,6 +32,7 @@ const WORTHWHILE: f64 = 2.0;
 
 /// A nest split in two.
 pub struct Divided {
+    /// The nest that aggregates each part.
     pub first: Nest,
     /// The operands of the whole nest that `first` reads.
     pub first_operands: Vec<usize>,

@@ -61,12 +61,24 @@ pub enum Schedule {
     Native(Method),
     /// One invocation computes `width` adjacent places along the last free axis, with a loop over
     /// the reduction.
-    Pointwise { workgroup: u32, width: u8 },
+    Pointwise {
+        /// The invocations of a workgroup.
+        workgroup: u32,
+        /// The places that an invocation computes.
+        width: u8,
+    },
     /// Several invocations compute one place. Each aggregates a slice of the reduction; a tree
     /// combines the slices. See [`Slicing`].
     Reduction(Slicing),
     /// `lanes` invocations compute a row, `width` columns at a time, with the row's statistics.
-    Rows { workgroup: u32, lanes: u32, width: u8 },
+    Rows {
+        /// The invocations of a workgroup.
+        workgroup: u32,
+        /// The invocations that share a row.
+        lanes: u32,
+        /// The columns that an invocation computes at a time.
+        width: u8,
+    },
     /// A product of two operands in workgroup tiles and register tiles. See [`Tiling`].
     Contraction(Tiling),
     /// A product of two operands on the device's matrix units. See [`MatrixTiling`].
@@ -78,14 +90,16 @@ pub enum Schedule {
 /// The block sizes of an attention kernel. One block has all columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocking {
-    /// Rows that a workgroup computes, and reduction points whose scores it computes at a time.
+    /// Rows that a workgroup computes.
     pub rows: u32,
+    /// Reduction points whose scores a workgroup computes at a time.
     pub points: u32,
     /// The depth of a staged block: terms of a score, or points of the right operand, in workgroup
     /// memory at a time. A power of two.
     pub depth: u32,
-    /// Rows and points that an invocation computes. They divide those of the block.
+    /// Rows that an invocation computes. They divide those of the block.
     pub thread_rows: u32,
+    /// Points that an invocation computes. They divide those of the block.
     pub thread_points: u32,
 }
 
@@ -118,13 +132,15 @@ pub enum Along {
 /// role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tiling {
-    /// Rows and columns that a workgroup computes.
+    /// Rows that a workgroup computes.
     pub block_rows: u32,
+    /// Columns that a workgroup computes.
     pub block_columns: u32,
     /// Reduction points staged in workgroup memory at a time. A power of two.
     pub block_reduction: u32,
-    /// Rows and columns that an invocation computes in registers. They divide those of the block.
+    /// Rows that an invocation computes in registers. They divide those of the block.
     pub thread_rows: u32,
+    /// Columns that an invocation computes in registers. They divide those of the block.
     pub thread_columns: u32,
     /// Height of a warp tile: rows of invocations covered by 32 consecutive invocations. It divides
     /// the workgroup's rows of invocations.
@@ -142,16 +158,19 @@ pub struct Tiling {
 pub struct MatrixTiling {
     /// The matrix unit: shape, operand type and subgroup size.
     pub unit: MatrixUnit,
-    /// Rows and columns that a workgroup computes.
+    /// Rows that a workgroup computes.
     pub block_rows: u32,
+    /// Columns that a workgroup computes.
     pub block_columns: u32,
     /// Reduction points staged in workgroup memory at a time.
     pub block_reduction: u32,
-    /// Subgroups of a workgroup along the rows, and along the columns.
+    /// Subgroups of a workgroup along the rows.
     pub down: u32,
+    /// Subgroups of a workgroup along the columns.
     pub across: u32,
     /// As in [`Tiling`].
     pub buffers: u32,
+    /// As in [`Tiling`].
     pub band: u32,
 }
 

@@ -18,6 +18,7 @@ use crate::profile::Profile;
 pub struct Key(u64);
 
 impl Key {
+    /// Returns the key of a nest.
     pub fn of(nest: &Nest) -> Key {
         let mut nest = nest.anonymous();
         // Gives axes distinct names, so that the text form tells them apart.
@@ -66,10 +67,12 @@ pub enum Choice {
 }
 
 impl Tuned {
+    /// Returns the schedule for nests with this key.
     pub fn get(&self, key: Key) -> Option<&Schedule> {
         self.0.get(&key)
     }
 
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -7,7 +7,9 @@ use naga::{Expression, Function, Handle};
 /// The reason why a kernel was rejected. It displays as a sentence, and the line of the kernel as
 /// WGSL if it is known.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Fault {
+    /// The kind.
     pub kind: Kind,
     /// The workgroup that was running, and the sizes that turn invocation indices into ids.
     group: Option<Group>,
@@ -19,52 +21,77 @@ pub struct Fault {
 /// The kind of a fault. Invocations are local invocation indices, and places are WGSL paths such as
 /// `tile[3]`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Kind {
     /// The module or the arguments of the run are invalid. Nothing ran.
     Invalid(String),
     /// The checker does not interpret this construct.
     Unsupported(String),
+    /// An access is beyond the end of an array.
     OutOfBounds {
+        /// The array.
         place: String,
+        /// The index.
         index: i128,
+        /// The number of elements.
         length: usize,
+        /// The invocation that accesses it.
         invocation: usize,
     },
+    /// A place is read before anything was written there.
     Uninitialised {
+        /// The place.
         place: String,
+        /// The invocation that reads it.
         invocation: usize,
     },
     /// Two invocations of a workgroup access a place between two barriers, at least one of them to
     /// write.
     Race {
+        /// The place.
         place: String,
+        /// The first access, and its invocation.
         first: (Access, usize),
+        /// The second access, and its invocation.
         second: (Access, usize),
     },
     /// Two workgroups, by linear index, access a place in one dispatch, at least one of them to
     /// write.
     WorkgroupRace {
+        /// The place.
         place: String,
+        /// The first access, and its workgroup.
         first: (Access, usize),
+        /// The second access, and its workgroup.
         second: (Access, usize),
     },
     /// Only `active` of `of` invocations reach an operation that all must reach together. `absent`
     /// is one of the others.
     Divergence {
+        /// The operation.
         operation: String,
+        /// The number of invocations that reach it.
         active: usize,
+        /// The number of invocations.
         of: usize,
+        /// An invocation that does not reach it.
         absent: usize,
     },
     /// Invocations differ in an operand that must be uniform.
     NotUniform {
+        /// The operation.
         operation: String,
+        /// An invocation whose operand differs.
         invocation: usize,
     },
+    /// An integer is divided by zero.
     DivisionByZero {
+        /// The invocation that divides.
         invocation: usize,
     },
+    /// A loop has more turns than the checker allows.
     EndlessLoop {
+        /// The most turns.
         limit: u32,
     },
 }
@@ -72,7 +99,9 @@ pub enum Kind {
 /// The kind of an access to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// A load.
     Read,
+    /// A store.
     Write,
 }
 

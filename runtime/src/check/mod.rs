@@ -77,7 +77,9 @@ impl Default for Options {
 /// Bytes of an undefined buffer that the kernel has not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritten {
+    /// The binding of the buffer, in group 0.
     pub binding: u32,
+    /// The range of the bytes.
     pub bytes: Range<usize>,
 }
 

@@ -35,8 +35,11 @@ use crate::model::Declared;
 use crate::train::{ColumnRole, Dataset, TableColumns};
 
 /// Samples for training and, if they are separate, for tests.
+#[non_exhaustive]
 pub struct Samples {
+    /// The samples to train on.
     pub train: Box<dyn Dataset>,
+    /// The samples to test with, if there are any.
     pub test: Option<Box<dyn Dataset>>,
     /// The class names by number, if folders are the classes. Otherwise empty.
     pub classes: Vec<String>,

@@ -25,6 +25,17 @@ use crate::files::{Allowance, Exceeded, open_file, read_file};
 use crate::model::Declared;
 
 /// The scaling of pixel values and the way of resizing.
+///
+/// ```
+/// use std::path::Path;
+/// use tile_runtime::data::picture::{Pixels, encode};
+/// use tile_runtime::Tensor;
+///
+/// let grey = Tensor::from_f32([2, 2, 1], &[0.0, 128.0, 128.0, 255.0]).unwrap();
+/// let png = encode(Path::new("grey.png"), &grey, Pixels::Raw)?;
+/// assert_eq!(&png[1..4], b"PNG");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pixels {
     /// 0 to 255, resized.

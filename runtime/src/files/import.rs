@@ -17,6 +17,14 @@ const LONGEST: u64 = 1 << 26;
 
 /// The files that a program may import: regular files below the folder of its main file or below
 /// other allowed folders, after following links.
+///
+/// ```
+/// use tile_lang::Imported;
+/// use tile_runtime::Imports;
+///
+/// let imports = Imports::of("app/main.tile");
+/// assert!(matches!(imports.load("../../secret.tile"), Imported::Refused { .. }));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Imports {
     /// The folder of the main file.

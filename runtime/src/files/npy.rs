@@ -9,7 +9,7 @@
 //! `numpy.load(f).view(ml_dtypes.bfloat16)` reads it. `V2` is read as bf16.
 //!
 //! A malformed file is an error. Memory is bounded by the file's own length, whatever its header
-//! claims. See [`super::allowance`]. Bytes after the elements are ignored, as in NumPy.
+//! claims. See `super::allowance`. Bytes after the elements are ignored, as in NumPy.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -29,6 +29,7 @@ const MAX_HEADER: usize = 1 << 16;
 
 /// The reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NpyError {
     /// The file cannot be read at all.
     #[error("cannot read the .npy file: {0}")]

@@ -26,6 +26,7 @@ use crate::session::Session;
 
 /// A target of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PackTarget {
     /// The embedded device, on any processor.
     Cpu,

@@ -65,6 +65,7 @@ pub struct Index {
     pub entry: String,
     /// The layers, in the order of their application.
     pub layers: Vec<PackedLayer>,
+    /// The plans, each for some sizes and one kind of device.
     pub plans: Vec<PackedPlan>,
     /// The axis of an image's channels is the last one.
     pub channels_last: bool,
@@ -74,7 +75,9 @@ pub struct Index {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PackedLayer {
+    /// The unique path of the instance, such as `encoder[3].attention`.
     pub path: String,
+    /// The layer's name in the source.
     pub class: String,
     /// The shapes of its outputs in the first plan.
     pub outputs: Vec<Vec<usize>>,
@@ -86,10 +89,13 @@ pub struct PackedLayer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PackedPlan {
+    /// The kind of device that runs the plan.
     pub device: PackDevice,
     /// The sizes by their names in the header.
     pub sizes: BTreeMap<String, usize>,
+    /// The inputs in the order of the program's header.
     pub inputs: Vec<(String, TensorType)>,
+    /// The outputs in the order of the program's header.
     pub outputs: Vec<(String, TensorType)>,
     /// The weights by path.
     pub weights: Vec<(String, TensorType)>,
@@ -102,8 +108,11 @@ pub struct PackedPlan {
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum PackDevice {
+    /// A processor: the plan has loop nests.
     Cpu,
+    /// A GPU: the plan has kernels.
     Gpu,
 }
 

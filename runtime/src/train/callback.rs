@@ -55,10 +55,18 @@ pub trait Callback {
 }
 
 /// A result to watch, and the direction in which it improves.
+///
+/// ```
+/// use tile_runtime::train::Monitor;
+///
+/// assert!(!Monitor::of("val_loss").larger_is_better);
+/// assert!(Monitor::of("val_accuracy").larger_is_better);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Monitor {
     /// `loss`, `val_loss`, `accuracy`, `val_accuracy`, …
     pub name: String,
+    /// Whether larger results are better, as for accuracies; otherwise smaller ones are.
     pub larger_is_better: bool,
     /// The least improvement that counts.
     pub least_change: f64,
@@ -161,6 +169,7 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
+    /// Ends training after `patience` epochs without an improvement.
     pub fn new(monitor: Monitor, patience: usize) -> EarlyStopping {
         EarlyStopping { watch: Watch::new(monitor), patience }
     }
@@ -195,6 +204,7 @@ pub struct ReduceOnPlateau {
 }
 
 impl ReduceOnPlateau {
+    /// Multiplies the learning rate by `factor` after `patience` epochs without an improvement.
     pub fn new(monitor: Monitor, factor: f64, patience: usize) -> ReduceOnPlateau {
         ReduceOnPlateau { watch: Watch::new(monitor), factor, patience }
     }

@@ -6,7 +6,9 @@ use crate::model::Model;
 
 /// The form of a classifier's scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scores {
+    /// Numbers from 0 to 1, which sum to 1 over the classes of a softmax.
     Probabilities,
     /// The arguments of a softmax, or of a sigmoid for one score of two classes.
     Logits,

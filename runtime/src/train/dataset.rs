@@ -8,6 +8,7 @@ use crate::error::Error;
 
 /// The purpose of a column of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ColumnRole {
     /// An input of the model.
     Input,
@@ -21,6 +22,7 @@ pub enum ColumnRole {
 /// A column: one tensor for each sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
+    /// The use of the column.
     pub role: ColumnRole,
     /// The name of the input or output. `None`: given by its position among the columns of its
     /// role.
@@ -34,6 +36,7 @@ pub trait Dataset: Sync {
     /// The number of samples.
     fn len(&self) -> usize;
 
+    /// Returns whether there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -76,6 +79,18 @@ pub(super) fn numbers(count: usize) -> Result<Vec<usize>, Error> {
 }
 
 /// Samples in memory: tensors whose first axis counts samples.
+///
+/// ```
+/// use tile_runtime::Tensor;
+/// use tile_runtime::train::{Arrays, ColumnRole, Dataset};
+///
+/// let tensor = |shape: &[usize]| Tensor::from_f32(shape, &vec![1.0; shape.iter().product()]).unwrap();
+/// let data = Arrays::new(tensor(&[10, 28, 28]), tensor(&[10, 1]))?
+///     .with(ColumnRole::Weight, None, tensor(&[10]))?;
+/// assert_eq!((data.len(), data.columns().len()), (10, 3));
+/// assert!(Arrays::new(tensor(&[10, 2]), tensor(&[9, 1])).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Arrays {
     columns: Vec<(Column, Tensor)>,

@@ -27,6 +27,7 @@ pub struct DataDescription {
 pub struct TableColumns {
     /// The columns that are the input, in order. Empty if they are unknown, or two have one name.
     pub inputs: Vec<String>,
+    /// The column that is the target, if it is known.
     pub target: Option<String>,
 }
 

@@ -16,11 +16,18 @@ use super::trainer::Trainer;
 use crate::error::Error;
 
 /// The data to evaluate after each epoch.
+///
+/// ```
+/// use tile_runtime::train::Validation;
+///
+/// assert_eq!(Validation::kept_back(0.25, 10), 3);
+/// ```
 pub enum Validation<'a> {
     /// A fraction of the data, which training leaves out: [`Validation::kept_back`] samples, chosen
     /// at random by the seed of training. If the data have one integer target, each class keeps its
     /// share. Training that does not shuffle leaves out the last samples.
     Fraction(f64),
+    /// Another dataset.
     Set(&'a dyn Dataset),
 }
 
@@ -46,6 +53,27 @@ impl Validation<'_> {
 }
 
 /// Options of training.
+///
+/// ```
+/// use tile_runtime::train::{Arrays, EarlyStopping, Fit, Monitor, Validation};
+/// use tile_runtime::{Device, Model, Tensor};
+///
+/// let model = Model::compile(
+///     "model Line(X[N, 1]) -> (Y) { Y = X |> Dense(1, kernel_initializer = zeros); }
+///      train Line { loss = MeanSquaredError(); optimizer = SGD(learning_rate = 0.1); }",
+/// )?;
+/// let x: Vec<f32> = (0..10).map(|n| n as f32 / 10.0).collect();
+/// let y: Vec<f32> = x.iter().map(|x| 2.0 * x + 1.0).collect();
+/// let tensor = |values: &[f32]| Tensor::from_f32([10, 1], values).unwrap();
+/// let data = Arrays::new(tensor(&x), tensor(&y))?;
+/// let fit = Fit::epochs(20)
+///     .batch_size(5)
+///     .validation(Validation::Fraction(0.2))
+///     .callback(EarlyStopping::new(Monitor::of("val_loss"), 10));
+/// let epochs = model.trainer(&Device::cpu()).build()?.fit(&data, fit)?;
+/// assert!(epochs.last().unwrap().get("loss") < epochs[0].get("loss"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Default)]
 pub struct Fit<'a> {
     epochs: Option<usize>,
@@ -57,12 +85,15 @@ pub struct Fit<'a> {
 }
 
 /// The progress of training.
+#[non_exhaustive]
 pub struct Progress<'t> {
-    /// The epoch, from 0, and the number of epochs.
+    /// The epoch, from 0.
     pub epoch: usize,
+    /// The number of epochs.
     pub epochs: usize,
-    /// The steps of this epoch done, and their number.
+    /// The number of steps of this epoch that are done.
     pub step: usize,
+    /// The number of steps of this epoch.
     pub steps: usize,
     /// The time since the epoch began.
     pub elapsed: Duration,
@@ -94,6 +125,7 @@ impl Progress<'_> {
 
 /// The results of an epoch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Epoch {
     /// The number of the epoch, from 0.
     pub epoch: usize,
@@ -126,6 +158,7 @@ impl<'a> Fit<'a> {
         Fit { epochs: Some(epochs), ..Fit::default() }
     }
 
+    /// Sets the number of samples of a step. The default is that of the `train` block, or 32.
     pub fn batch_size(mut self, samples: usize) -> Self {
         self.batch_size = Some(samples);
         self
@@ -137,6 +170,7 @@ impl<'a> Fit<'a> {
         self
     }
 
+    /// Evaluates after each epoch.
     pub fn validation(mut self, validation: Validation<'a>) -> Self {
         self.validation = Some(validation);
         self

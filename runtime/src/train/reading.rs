@@ -8,7 +8,9 @@ use tile_compiler::tensor::Tensor;
 /// A number, or several for a metric with several thresholds or classes, in row-major order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
+    /// One number.
     Number(f64),
+    /// Several numbers.
     List(Vec<f64>),
 }
 

@@ -47,6 +47,23 @@ pub(super) struct Begun {
 }
 
 /// A model with its weights and optimizer state, or several models that are trained in turn.
+///
+/// ```
+/// use tile_runtime::train::{Arrays, Fit};
+/// use tile_runtime::{Device, Model, Tensor};
+///
+/// let model = Model::compile(
+///     "model Line(X[N, 1]) -> (Y) { Y = X |> Dense(1); }
+///      train Line { loss = MeanSquaredError(); optimizer = Adam(0.1); batch_size = 4; }",
+/// )?;
+/// let mut trainer = model.trainer(&Device::cpu()).build()?;
+/// let numbers = Tensor::from_f32([4, 1], &[0.0, 1.0, 2.0, 3.0]).unwrap();
+/// let data = Arrays::new(numbers.clone(), numbers)?;
+/// trainer.fit(&data, Fit::epochs(2))?;
+/// assert_eq!(trainer.history().len(), 2);
+/// assert_eq!(trainer.predict(&data, 4)?.remove("Y")?.shape(), [4, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Trainer {
     /// The models, in the order of their turns.
     pub(super) programs: Vec<Program>,

@@ -45,6 +45,17 @@ const BETTER: f64 = 0.97;
 const LEAST: f64 = 0.5;
 
 /// The options of tuning.
+///
+/// ```
+/// use std::time::Duration;
+/// use tile_runtime::tune::Tune;
+/// use tile_runtime::{Device, Model};
+///
+/// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let tuning = model.on(&Device::cpu()).dim("N", 8).tune(Tune::within(Duration::from_secs(1)))?;
+/// assert!(tuning.kernels.is_empty()); // The cpu device has nothing to tune.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Tune<'a> {
     budget: Duration,
     again: bool,
@@ -79,30 +90,39 @@ impl<'a> Tune<'a> {
 
 /// The progress of tuning.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Progress<'a> {
     /// The kernel whose schedules are being searched.
     pub kernel: &'a str,
-    /// The number of the kernel, from 0, and the number of kernels.
+    /// The number of the kernel, from 0.
     pub number: usize,
+    /// The number of kernels.
     pub kernels: usize,
     /// The number of its schedules measured so far.
     pub measured: usize,
     /// The best time so far, relative to that of the default.
     pub ratio: f64,
+    /// The time since tuning began.
     pub elapsed: Duration,
+    /// The time that tuning may take.
     pub budget: Duration,
 }
 
 /// A schedule, and the seconds of a launch.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Timed {
+    /// The schedule.
     pub schedule: Schedule,
+    /// The median time of a launch, in seconds.
     pub seconds: f64,
 }
 
 /// The result for one kernel.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TunedKernel {
+    /// The name of the kernel.
     pub name: String,
     /// The launches in a run of the program.
     pub launches: u64,
@@ -110,8 +130,9 @@ pub struct TunedKernel {
     pub default: Timed,
     /// The best schedule, which is the default if no other is better.
     pub tuned: Timed,
-    /// The number of schedules measured, and of all schedules.
+    /// The number of schedules measured.
     pub measured: usize,
+    /// The number of schedules that suit the kernel.
     pub candidates: usize,
     /// Whether the search finished, now or earlier. If not, the next tuning continues it.
     pub finished: bool,
@@ -121,6 +142,7 @@ pub struct TunedKernel {
 
 /// The results of tuning, in the order of the kernels' first steps.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Tuning {
     /// The kernels that were measured or known. Empty if the device has nothing to tune: see
     /// [`Device::tuning`].

@@ -120,6 +120,24 @@ impl WeightsError {
 
 /// An open .safetensors, .npz, .pt, .h5 or .keras file, or an open index of several files. The
 /// names and types of its tensors are known. Each tensor is read on demand.
+///
+/// ```
+/// use tile_runtime::weights::WeightsFile;
+/// use tile_runtime::{Device, Model};
+///
+/// let model = Model::compile("model M(X[N, 2]) -> (Y) { Y = X |> Dense(3); }")?;
+/// let mut session = model.on(&Device::cpu()).dim("N", 1).build()?;
+/// session.initialise(0)?;
+/// let path = std::env::temp_dir().join(format!("tile-doc-{}.npz", std::process::id()));
+/// session.save(&path)?;
+/// let mut file = WeightsFile::open(&path)?;
+/// let tensors: Vec<String> =
+///     file.tensors().iter().map(|(name, ty)| format!("{name} {ty}")).collect();
+/// assert_eq!(tensors, ["dense.Kernel f32[2, 3]", "dense.Bias f32[3]"]);
+/// assert_eq!(file.read(1)?.to_f64s(), [0.0; 3]);
+/// std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct WeightsFile {
     path: PathBuf,
     tensors: Vec<(String, TensorType)>,

@@ -88,6 +88,7 @@ impl NameMap {
         Ok(NameMap { file, pairs })
     }
 
+    /// Returns whether the file has no lines.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }

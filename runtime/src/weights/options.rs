@@ -7,7 +7,9 @@ use super::name_map::NameMap;
 
 /// A file of weights, or a part of one, and the part of the program that it fills.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WeightsSource {
+    /// The file.
     pub file: PathBuf,
     /// The path of the entries in the file to load, such as `encoder`. `None` loads all.
     pub part: Option<String>,
@@ -62,7 +64,16 @@ impl WeightsSource {
 }
 
 /// How [`crate::Session::load_with`] and [`crate::train::Trainer::load_with`] load weights.
+///
+/// ```
+/// use tile_runtime::weights::{LoadOptions, WeightsSource};
+///
+/// let base = WeightsSource::new("imagenet.safetensors").part("encoder").target("base");
+/// let options = LoadOptions::new([base]).partial(true);
+/// assert_eq!(options.sources[0].target.as_deref(), Some("base"));
+/// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct LoadOptions {
     /// The files. A weight is filled by the source with the longest target that contains it.
     pub sources: Vec<WeightsSource>,
@@ -114,6 +125,7 @@ impl LoadOptions {
 
 /// The entries and weights without a counterpart after loading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadReport {
     /// The entries that no weight takes, by file.
     pub unused: Vec<(PathBuf, Vec<String>)>,

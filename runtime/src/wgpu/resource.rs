@@ -14,6 +14,7 @@ use crate::error::Error;
 
 /// A buffer, part of one, or a texture of an app.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Resource<'a> {
     /// The elements, dense and row-major. Elements of 8 and 16 bits and bools take 4 bytes each, as
     /// u32 or i32 (f16 and bf16: as f32, unless the device has f16).

@@ -7,10 +7,13 @@ use crate::span::Span;
 /// grammar. The checker decides which expressions are allowed at each position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
+    /// The expression itself.
     pub kind: ExprKind,
+    /// The position in the text.
     pub span: Span,
 }
 
+/// The kinds of expressions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// An integer literal, never negative.
@@ -22,38 +25,53 @@ pub enum ExprKind {
     Name(Ident),
     /// `X[i, j]`
     Access {
+        /// The name of the tensor.
         tensor: Ident,
+        /// The indices, one for each axis.
         indices: Vec<Expr>,
     },
     /// `f(X, 2)`, `Dense(10, activation = relu)(X)`
     Call {
+        /// The function, or the layer with its hyper-parameters.
         callee: Box<Expr>,
+        /// The arguments, in order.
         arguments: Vec<Argument>,
     },
     /// `input |> callee`
     Pipe {
+        /// The first argument.
         input: Box<Expr>,
+        /// The function or layer, or a call with further arguments.
         callee: Box<Expr>,
     },
     /// `[1, 2]`
     List(Vec<Expr>),
     /// `"text"`, stored without the quotes.
     Text(String),
+    /// A unary operation.
     Unary {
+        /// The operation.
         op: UnaryOp,
+        /// The operand.
         operand: Box<Expr>,
     },
     /// A binary operation. `2i` is stored as `2*i`.
     Binary {
+        /// The operation.
         op: BinaryOp,
+        /// The left operand.
         left: Box<Expr>,
+        /// The right operand.
         right: Box<Expr>,
     },
     /// `condition ? then : otherwise`. `otherwise` may be missing only if the conditional is the
     /// whole body of a contraction. It is then 0.
     Conditional {
+        /// The condition.
         condition: Box<Expr>,
+        /// The value if it is true.
         then: Box<Expr>,
+        /// The value if it is false.
         otherwise: Option<Box<Expr>>,
     },
     /// `...`
@@ -65,10 +83,13 @@ pub enum ExprKind {
 /// An argument, `value` or `name = value`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
+    /// The name, if one is written.
     pub name: Option<Ident>,
+    /// The value.
     pub value: Expr,
 }
 
+/// The unary operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnaryOp {
     /// `-`
@@ -87,23 +108,38 @@ impl UnaryOp {
     }
 }
 
+/// The binary operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinaryOp {
     /// `^`, bitwise like `|` and `&`
     Xor,
+    /// `||`
     Or,
+    /// `&&`
     And,
+    /// `==`
     Eq,
+    /// `!=`
     Ne,
+    /// `<`
     Lt,
+    /// `<=`
     Le,
+    /// `>`
     Gt,
+    /// `>=`
     Ge,
+    /// `<<`
     Shl,
+    /// `>>`
     Shr,
+    /// `+`
     Add,
+    /// `-`
     Sub,
+    /// `*`
     Mul,
+    /// `/`
     Div,
 }
 

@@ -46,6 +46,12 @@ pub struct Checked {
 }
 
 /// Reads and checks a program of one text. It can import nothing but the library.
+///
+/// ```
+/// let checked = tile_lang::check("function f(X[N]) -> (Y) { Y = 2 * X; }");
+/// assert!(checked.diagnostics.is_empty());
+/// assert!(checked.program.unwrap().entry(Some("f")).is_ok());
+/// ```
 pub fn check(source: &str) -> Checked {
     check_file("program.tile", source, &|_| Imported::Missing)
 }

@@ -19,6 +19,11 @@ use crate::span::Span;
 ///
 /// Line endings follow the first line, LF or CR LF. A byte order mark is removed. Both are the
 /// defaults of rustfmt.
+///
+/// ```
+/// let formatted = tile_lang::format("function f(X[N])->(Y){Y=2*X;}");
+/// assert_eq!(formatted.unwrap(), "function f(X[N]) -> (Y) { Y = 2 * X; }\n");
+/// ```
 pub fn format(source: &str) -> Result<String, Vec<Diagnostic>> {
     let parsed = parse(source);
     if !parsed.diagnostics.is_empty() {

@@ -8,47 +8,63 @@ use crate::tensor::TensorType;
 /// [`Graph::take_scan`] takes a scan apart, and [`Graph::put_scan`] puts it together again.
 #[derive(Clone, Debug)]
 pub struct Parts {
+    /// The number of steps.
     pub length: usize,
+    /// The sequences, in the order of the operands.
     pub sequences: Vec<Sequence>,
+    /// The carries, in the order of the operands.
     pub carries: Vec<Carry>,
+    /// The captures, in the order of the operands.
     pub captures: Vec<Capture>,
+    /// The yielded values, in the order of the results.
     pub yields: Vec<Yield>,
     /// The body. [`Parts::list`] updates its `inputs` and `outputs`.
     pub body: Graph,
 }
 
+/// A tensor of which each step reads a slice.
 #[derive(Clone, Debug)]
 pub struct Sequence {
+    /// The whole tensor, outside.
     pub whole: NodeId,
+    /// The axis along which it is cut.
     pub axis: usize,
     /// The slice, an input of the body.
     pub slice: NodeId,
 }
 
+/// A value that each step changes.
 #[derive(Clone, Debug)]
 pub struct Carry {
+    /// The value before the first step, outside.
     pub first: NodeId,
     /// The value before a step, an input of the body.
     pub before: NodeId,
     /// The value after a step, a node of the body.
     pub next: NodeId,
+    /// The name of the next value among the body's outputs.
     pub name: String,
     /// The [`Op::Result`] nodes of this result.
     pub results: Vec<NodeId>,
 }
 
+/// A tensor that every step reads whole.
 #[derive(Clone, Debug)]
 pub struct Capture {
+    /// The tensor, outside.
     pub outside: NodeId,
     /// The same tensor, an input of the body.
     pub inside: NodeId,
 }
 
+/// A value of each step that is stacked.
 #[derive(Clone, Debug)]
 pub struct Yield {
+    /// The axis of the result along which the values are stacked.
     pub axis: usize,
     /// The yielded value, a node of the body.
     pub value: NodeId,
+    /// The name of the value among the body's outputs.
     pub name: String,
     /// The [`Op::Result`] nodes of this result.
     pub results: Vec<NodeId>,

@@ -30,7 +30,14 @@ pub enum Move {
     /// Divides `x` by a value.
     Divide(Value),
     /// Replaces `x` by the value `by` where the condition equals `when`.
-    Replace { condition: Value, when: bool, by: Value },
+    Replace {
+        /// The bools.
+        condition: Value,
+        /// The bool at which `x` is replaced.
+        when: bool,
+        /// The other values.
+        by: Value,
+    },
     /// Compares `x` with the first value, and stores the bool as the second.
     Compare(Relation, Value, Value),
     /// Stores `x` as this value.
@@ -44,6 +51,7 @@ pub enum Move {
 pub struct Chain {
     /// The initial value of `x`.
     pub from: Value,
+    /// The steps, in order.
     pub moves: Vec<Move>,
     /// The registers of the values that the chain stores, ordered by value.
     pub registers: Vec<(Value, usize)>,

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 /// An operand of a nest: a tensor, or the part of one that the nest's places need.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
+    /// The bytes of the elements.
     pub bytes: &'a [u8],
     /// The position in the tensor of the first element of `bytes`.
     pub first: usize,
@@ -18,6 +19,7 @@ pub struct Operand<'a> {
 /// An output of a nest: a tensor, or the part of one that holds the places to be computed.
 #[derive(Clone)]
 pub struct Output<'a> {
+    /// The bytes of the elements.
     pub bytes: Shared<'a, u8>,
     /// The position in the tensor of the first element of `bytes`.
     pub first: usize,

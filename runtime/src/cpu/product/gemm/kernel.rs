@@ -16,7 +16,7 @@ use crate::cpu::vector::register::{Portable, Vector};
 use bytemuck::Pod;
 use tile_compiler::native::PANEL_ROW_BYTES;
 
-/// An element that the micro-kernels multiply: f32, f64, or a [`Quad`] of 8-bit integers.
+/// An element that the micro-kernels multiply: f32, f64, or a `Quad` of 8-bit integers.
 pub trait Element: Pod + Default + Send + Sync + std::ops::Add<Output = Self> {
     /// The type of the sums, which has the size of the element.
     type Sum: Number;

@@ -8,9 +8,9 @@
 //! The blocking, outermost first:
 //! - B is packed once, in panels as wide as a micro-kernel and by blocks of k, and shared by all
 //!   threads. If it does not change, it is packed ahead of the run ([`Packed`]). If it is larger
-//!   than [`B_BYTES`], a range of columns is packed at a time. With few rows, B is read in place.
-//! - A task is a block of rows (at most [`ProductBlocks::rows`], or [`MOST_ROWS_IN_WINDOW`]) × a
-//!   range of columns (at most [`TASK_COLUMNS`]). Its rows of A are read in place, or packed for
+//!   than `B_BYTES`, a range of columns is packed at a time. With few rows, B is read in place.
+//! - A task is a block of rows (at most [`ProductBlocks::rows`], or `MOST_ROWS_IN_WINDOW`) × a
+//!   range of columns (at most `TASK_COLUMNS`). Its rows of A are read in place, or packed for
 //!   one block of k into L2 (always with many columns). If rows and terms access the same elements
 //!   repeatedly, these are copied once ([`Window`]).
 //! - A task walks B in blocks of terms × columns ([`ProductBlocks`]), which stay in L2 for all its

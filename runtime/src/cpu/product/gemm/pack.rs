@@ -130,8 +130,11 @@ fn step(table: &[isize], i: usize) -> isize {
 /// terms is negative. All axes have the same number of guards.
 #[derive(Clone, Debug)]
 pub struct Places {
+    /// The offsets of the batches.
     pub batch: Axis,
+    /// The offsets of the rows, or columns.
     pub outer: Axis,
+    /// The offsets of the terms.
     pub k: Axis,
     /// For each loop around the product, the change of the number and of each guard per step. Empty
     /// if nothing changes.

@@ -60,7 +60,7 @@ impl Packed {
         array
     }
 
-    /// Returns the panels of one batch, in the layout of [`pack`].
+    /// Returns the panels of one batch, in the layout of `pack`.
     pub fn batch<T: Element>(&self, batch: usize) -> &[T] {
         &self.panels.elements()[batch * self.stride..(batch + 1) * self.stride]
     }

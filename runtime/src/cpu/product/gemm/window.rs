@@ -35,9 +35,11 @@ pub struct Coordinate {
     pub stride: usize,
     /// The range in which there are elements. Elsewhere there are zeros.
     pub within: Range<isize>,
-    /// The terms that each batch, row and reduction term adds to it.
+    /// The terms that each batch adds to it.
     pub batch: Vec<isize>,
+    /// The terms that each row adds to it.
     pub outer: Vec<isize>,
+    /// The terms that each reduction term adds to it.
     pub k: Vec<isize>,
 }
 
