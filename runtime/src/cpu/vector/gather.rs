@@ -1,15 +1,15 @@
 //! Loads of elements that are not contiguous.
 
 use super::level::vectorised;
-use super::number::Number;
+use super::number::Bits;
 
 vectorised! {
     /// Gathers `out[i] = data[start + i * step]`.
-    pub fn gather_strided<T: Number>(data: &[T], start: i64, step: i64, out: &mut [T]) {
+    pub fn gather_strided<T: Bits>(data: &[T], start: i64, step: i64, out: &mut [T]) {
         /// Takes the first of every `N` elements, which the compiler turns into shuffles of
         /// registers.
         #[inline(always)]
-        fn first_of<T: Number, const N: usize>(data: &[T], out: &mut [T]) {
+        fn first_of<T: Bits, const N: usize>(data: &[T], out: &mut [T]) {
             let (groups, rest) = data.as_chunks::<N>();
             for (out, group) in out.iter_mut().zip(groups) {
                 *out = group[0];
@@ -42,7 +42,7 @@ vectorised! {
 
 vectorised! {
     /// Gathers `out[i] = data[start + i * step + moves[i]]`, or 0 if there is no such element.
-    pub fn gather_moved<T: Number>(data: &[T], start: i64, step: i64, moves: &[i64], out: &mut [T]) {
+    pub fn gather_moved<T: Bits>(data: &[T], start: i64, step: i64, moves: &[i64], out: &mut [T]) {
         let (Some(first), Some(last)) = (moves.first(), moves.last()) else { return };
         // Run-time indices may have any value. An address that wraps is not in the data.
         let begin = start.wrapping_add(*first);
@@ -61,10 +61,10 @@ vectorised! {
 vectorised! {
     /// Gathers the rows `out[i][j] = data[start + i * steps[0] + moves[i] + j * steps[1]]`, or 0 if
     /// there is no such element. There are as many rows as moves.
-    pub fn gather_rows<T: Number>(data: &[T], start: i64, steps: [i64; 2], moves: &[i64], out: &mut [T]) {
+    pub fn gather_rows<T: Bits>(data: &[T], start: i64, steps: [i64; 2], moves: &[i64], out: &mut [T]) {
         /// Copies rows of `N` elements, which fit into few registers.
         #[inline(always)]
-        fn short<T: Number, const N: usize>(data: &[T], start: i64, steps: [i64; 2], moves: &[i64], out: &mut [T]) {
+        fn short<T: Bits, const N: usize>(data: &[T], start: i64, steps: [i64; 2], moves: &[i64], out: &mut [T]) {
             let (rows, _) = out.as_chunks_mut::<N>();
             for (i, (out, by)) in rows.iter_mut().zip(moves).enumerate() {
                 let from = start.wrapping_add(i as i64 * steps[0]).wrapping_add(*by);
@@ -76,7 +76,7 @@ vectorised! {
         }
         /// Gathers one row, element by element.
         #[inline(always)]
-        fn one<T: Number>(data: &[T], from: i64, step: i64, out: &mut [T]) {
+        fn one<T: Bits>(data: &[T], from: i64, step: i64, out: &mut [T]) {
             for (j, out) in out.iter_mut().enumerate() {
                 // A negative address becomes greater than any length.
                 *out = data.get(from.wrapping_add(j as i64 * step) as usize).copied().unwrap_or_default();
@@ -103,10 +103,10 @@ vectorised! {
 vectorised! {
     /// Gathers `out[i * columns + j] = data[start + i + j * step]`, in whole rows. A few columns
     /// are read at a time: caches hold only few lines whose distance is a power of 2.
-    pub fn exchange<T: Number>(data: &[T], start: usize, step: usize, columns: usize, out: &mut [T]) {
+    pub fn exchange<T: Bits>(data: &[T], start: usize, step: usize, columns: usize, out: &mut [T]) {
         /// Gathers `N` columns from `j` on.
         #[inline(always)]
-        fn some<T: Number, const N: usize>(data: &[T], start: usize, step: usize, j: usize, columns: usize, out: &mut [T]) {
+        fn some<T: Bits, const N: usize>(data: &[T], start: usize, step: usize, j: usize, columns: usize, out: &mut [T]) {
             let rows = out.len() / columns;
             let from: [&[T]; N] = std::array::from_fn(|k| &data[start + (j + k) * step..][..rows]);
             for (i, out) in out.chunks_exact_mut(columns).enumerate() {
@@ -130,10 +130,10 @@ vectorised! {
 
 vectorised! {
     /// Gathers `out[i * columns + j] = data[start + i * steps[0] + j * steps[1]]`.
-    pub fn gather_table<T: Number>(data: &[T], start: i64, steps: [i64; 2], columns: usize, out: &mut [T]) {
+    pub fn gather_table<T: Bits>(data: &[T], start: i64, steps: [i64; 2], columns: usize, out: &mut [T]) {
         /// Gathers few columns that are contiguous in the source, as where two axes are exchanged.
         #[inline(always)]
-        fn transpose<T: Number, const N: usize>(data: &[T], start: usize, step: usize, out: &mut [T]) {
+        fn transpose<T: Bits, const N: usize>(data: &[T], start: usize, step: usize, out: &mut [T]) {
             let (rows, _) = out.as_chunks_mut::<N>();
             let columns: [&[T]; N] = std::array::from_fn(|j| &data[start + j * step..][..rows.len()]);
             for (i, out) in rows.iter_mut().enumerate() {

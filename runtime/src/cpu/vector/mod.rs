@@ -34,6 +34,7 @@ pub mod register;
 mod running;
 #[expect(unsafe_code, reason = "chains read and write at addresses")]
 pub mod strip;
+mod typed;
 
 pub use aggregate::{
     Best, NOWHERE, Segment, accumulate, accumulate_f32, accumulate_segments, best_of, best_of_rows,

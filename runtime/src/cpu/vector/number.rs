@@ -7,12 +7,18 @@
 
 use super::elementary;
 use super::strip;
+pub(in crate::cpu) use super::typed::{sized, typed};
 pub use crate::cpu::memory::Bool;
 use crate::cpu::vector;
 use bytemuck::Pod;
 use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
+
+/// An element that is only moved, whatever its type. Zero bits are 0 of every type.
+pub trait Bits: Pod + Default {}
+
+impl<T: Pod + Default> Bits for T {}
 
 /// An element type.
 pub trait Number: Pod + Default + PartialEq + Send + Sync {
@@ -418,65 +424,3 @@ impl Number for Bool {
         Bool((x != 0) as u8)
     }
 }
-
-/// Evaluates an expression with `$t` as the Rust type of a `DType`.
-macro_rules! typed {
-    ($dtype:expr, $t:ident => $e:expr) => {{
-        use tile_compiler::dtype::DType;
-        match $dtype {
-            DType::Bool => {
-                type $t = $crate::cpu::vector::number::Bool;
-                $e
-            }
-            DType::I8 => {
-                type $t = i8;
-                $e
-            }
-            DType::I16 => {
-                type $t = i16;
-                $e
-            }
-            DType::I32 => {
-                type $t = i32;
-                $e
-            }
-            DType::I64 => {
-                type $t = i64;
-                $e
-            }
-            DType::U8 => {
-                type $t = u8;
-                $e
-            }
-            DType::U16 => {
-                type $t = u16;
-                $e
-            }
-            DType::U32 => {
-                type $t = u32;
-                $e
-            }
-            DType::U64 => {
-                type $t = u64;
-                $e
-            }
-            DType::F16 => {
-                type $t = half::f16;
-                $e
-            }
-            DType::BF16 => {
-                type $t = half::bf16;
-                $e
-            }
-            DType::F32 => {
-                type $t = f32;
-                $e
-            }
-            DType::F64 => {
-                type $t = f64;
-                $e
-            }
-        }
-    }};
-}
-pub(in crate::cpu) use typed;

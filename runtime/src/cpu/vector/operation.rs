@@ -7,7 +7,7 @@
 
 use super::elementary;
 use super::level::{vectorised, widest};
-use super::number::{Bool, Number};
+use super::number::{Bits, Bool, Number};
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
 #[inline(always)]
@@ -159,7 +159,7 @@ vectorised! {
 
 vectorised! {
     /// Computes `out = condition ? a : b` elementwise.
-    pub fn select<T: Number>(condition: &[Bool], a: &[T], b: &[T], out: &mut [T]) {
+    pub fn select<T: Bits>(condition: &[Bool], a: &[T], b: &[T], out: &mut [T]) {
         for ((out, condition), (a, b)) in out.iter_mut().zip(condition).zip(a.iter().zip(b)) {
             *out = if condition.0 != 0 { *a } else { *b };
         }
@@ -168,10 +168,10 @@ vectorised! {
 
 vectorised! {
     /// Repeats each of the first `made` elements as often as fills `elements`, in place.
-    pub fn spread<T: Number>(made: usize, elements: &mut [T]) {
+    pub fn spread<T: Bits>(made: usize, elements: &mut [T]) {
         /// Repeats each element `N` times.
         #[inline(always)]
-        fn short<T: Number, const N: usize>(made: usize, elements: &mut [T]) {
+        fn short<T: Bits, const N: usize>(made: usize, elements: &mut [T]) {
             // From the last to the first: each element is read before it is overwritten.
             for number in (0..made).rev() {
                 let element = elements[number];

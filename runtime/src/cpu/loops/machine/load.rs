@@ -4,7 +4,7 @@ use super::{At, Machine};
 use crate::cpu::loops::walk::Piece;
 use crate::cpu::memory::{Output, elements, prefetch};
 use crate::cpu::vector;
-use crate::cpu::vector::number::{Number, typed};
+use crate::cpu::vector::number::{Bits, Number, typed};
 use crate::cpu::vector::strip::{ChunkPointer, Code};
 use std::ops::Range;
 use tile_compiler::dtype::DType;
@@ -46,7 +46,7 @@ impl Machine<'_> {
 
     /// Reads a chunk of an operand that an output overwrites. It is read at the places that are
     /// written, as [`tile_compiler::nest::Nest::may_overwrite`] checks.
-    fn load_own<T: Number>(
+    fn load_own<T: Bits>(
         &mut self,
         reader: &Reader,
         output: &Output,
@@ -86,7 +86,7 @@ impl Machine<'_> {
 
     /// Reads a chunk: in place if its elements are contiguous, else into `out`. Returns the number
     /// of elements read: 1 if they are all the same.
-    pub(super) fn load<T: Number>(
+    pub(super) fn load<T: Bits>(
         &mut self,
         reader: &Reader,
         start: usize,
@@ -115,7 +115,7 @@ impl Machine<'_> {
 
     /// Reads a chunk whose addresses are known in advance.
     #[inline]
-    fn load_affine<T: Number>(
+    fn load_affine<T: Bits>(
         &mut self,
         source: Source<T>,
         start: usize,
@@ -168,7 +168,7 @@ impl Machine<'_> {
     }
 
     /// Reads a chunk that is one element, or contiguous from element `place` on.
-    fn load_piece<T: Number>(
+    fn load_piece<T: Bits>(
         &mut self,
         source: Source<T>,
         place: usize,
@@ -197,7 +197,7 @@ impl Machine<'_> {
     }
 
     /// Reads a chunk whose addresses other values decide, too.
-    fn load_dynamic<T: Number>(
+    fn load_dynamic<T: Bits>(
         &mut self,
         source: Source<T>,
         start: usize,
@@ -261,7 +261,7 @@ impl Machine<'_> {
 
     /// Reads a chunk of whole rows. Run-time indices move all of them by `moved` elements, and each
     /// by its own `indices`.
-    fn load_rows<T: Number>(
+    fn load_rows<T: Bits>(
         &mut self,
         source: Source<T>,
         start: usize,

@@ -10,7 +10,7 @@ use super::walk::Walker;
 use crate::cpu::memory::{Launch, Operand, Register, elements_mut};
 use crate::cpu::vector;
 use crate::cpu::vector::lanes::MOST_LANES;
-use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
+use crate::cpu::vector::number::{Bits, Bool, Number, from_scalar, sized, typed};
 use crate::cpu::vector::strip::{self, ChunkPointer, Code};
 use bind::Bench;
 use bytemuck::Pod;
@@ -146,7 +146,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Returns the elements of a value in the last chunk, or one for each row if it has only these.
-    pub fn value<T: Number>(&self, value: Value) -> &[T] {
+    pub fn value<T: Bits>(&self, value: Value) -> &[T] {
         match self.at[value] {
             At::Register(register) | At::Uniform(register, _) => {
                 &self.registers[register].elements()[..self.length]
@@ -168,7 +168,7 @@ impl<'t> Machine<'t> {
     /// Returns the bytes of all elements of a result in the last chunk.
     pub fn bytes(&mut self, result: Value) -> &[u8] {
         self.widen(result, self.length);
-        typed!(self.tape.dtypes[result], T => bytemuck::cast_slice(self.value::<T>(result)))
+        sized!(self.tape.dtypes[result], T => bytemuck::cast_slice(self.value::<T>(result)))
     }
 
     /// Returns the bytes of a result of the last chunk that is the same all over each row, and the
@@ -177,7 +177,7 @@ impl<'t> Machine<'t> {
         let length = if self.extent(result) == self.length { row_length } else { 1 };
         self.widen(result, self.rows);
         (
-            typed!(self.tape.dtypes[result], T => bytemuck::cast_slice(self.value::<T>(result))),
+            sized!(self.tape.dtypes[result], T => bytemuck::cast_slice(self.value::<T>(result))),
             length,
         )
     }
@@ -282,13 +282,13 @@ impl<'t> Machine<'t> {
         {
             let chosen = if holds { *a } else { *b };
             let length = self.together(&[chosen]);
-            typed!(dtype, T => elements_mut::<T>(out)[..length].copy_from_slice(&self.value(chosen)[..length]));
+            sized!(dtype, T => elements_mut::<T>(out)[..length].copy_from_slice(&self.value(chosen)[..length]));
             return length;
         }
         let length = match &step.action {
             Action::Load(reader) => {
                 let length = self.length;
-                return typed!(dtype, T => self.load::<T>(reader, start, step.value, &mut elements_mut(out)[..length]));
+                return sized!(dtype, T => self.load::<T>(reader, start, step.value, &mut elements_mut(out)[..length]));
             }
             Action::Statistic(aggregation, a) => {
                 self.widen(*a, self.length);
@@ -332,7 +332,7 @@ impl<'t> Machine<'t> {
                 typed!(tape.dtypes[*a], T => vector::compare::<T>(*op, value!(a), value!(b), elements_mut(out)));
             }
             Action::Select(c, a, b) => {
-                typed!(dtype, T => vector::select::<T>(value!(c), value!(a), value!(b), elements_mut(out)));
+                sized!(dtype, T => vector::select::<T>(value!(c), value!(a), value!(b), elements_mut(out)));
             }
             Action::Cast(a) => typed!(tape.dtypes[*a], A => typed!(dtype, B => {
                 vector::cast::<A, B>(value!(a), &mut elements_mut(out)[..length])
@@ -382,7 +382,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Returns the elements that [`Machine::extent`] counts.
-    fn distinct<T: Number>(&self, value: Value) -> &[T] {
+    fn distinct<T: Bits>(&self, value: Value) -> &[T] {
         &self.value(value)[..self.extent(value)]
     }
 
@@ -490,5 +490,5 @@ impl<'t> Machine<'t> {
 
 /// Repeats each of the first `made` elements of type `dtype`, in place, so that there are `length`.
 fn spread(dtype: DType, bytes: &mut [u8], made: usize, length: usize) {
-    typed!(dtype, T => vector::spread(made, &mut elements_mut::<T>(bytes)[..length]));
+    sized!(dtype, T => vector::spread(made, &mut elements_mut::<T>(bytes)[..length]));
 }

@@ -80,8 +80,8 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Returns the kernel of 1, 2, 4 or 8 rows and 1, 2 or 4 vectors: at most 2 of 8 rows, and one
-    /// for [`Form::OfGroups`]. `apart` takes every second element, for forms of x alone.
+    /// Returns the kernel of 1, 2, 4 or 8 rows and 1, 2 or 4 vectors: at most [`Kernels::most_sums`]
+    /// together, and one vector for [`Form::OfGroups`]. `apart` takes every second element, for forms of x alone.
     pub fn get(&self, form: Form, apart: bool, rows: usize, vectors: usize) -> Kernel {
         let form = form as usize + if apart { (SUM_APART - SUM).into() } else { 0 };
         self.table[form][rows.ilog2() as usize][vectors.ilog2() as usize]
@@ -219,33 +219,43 @@ unsafe fn finished<V: Lanes, const T: usize, const U: usize>(
     sums
 }
 
-/// Lists the kernels `$run` over vector `$v`, with `$sums` sums in registers.
+/// Lists the kernels `$run` over vector `$v`, with 8 or 16 sums in registers.
 macro_rules! kernels {
-    ($run:ident, $v:ty, $sums:literal) => {
+    // The most vectors of 4 rows and of 8 rows follow from the sums.
+    ($run:ident, $v:ty, 8) => {
+        kernels!(@all $run, $v, 8, 2, 1)
+    };
+    ($run:ident, $v:ty, 16) => {
+        kernels!(@all $run, $v, 16, 4, 2)
+    };
+    (@all $run:ident, $v:ty, $sums:literal, $of_4:literal, $of_8:literal) => {
         Kernels {
             lanes: <$v as Vector>::LANES,
             most_sums: $sums,
             most_span: <$v as Lanes>::MOST_SPAN,
             table: [
-                kernels!(@form $run, $v, { Form::Products as u8 }, 1, 2, 4),
-                kernels!(@form $run, $v, { Form::ByNumber as u8 }, 1, 2, 4),
-                kernels!(@form $run, $v, { Form::OfNumber as u8 }, 1, 2, 4),
-                kernels!(@form $run, $v, { Form::OfGroups as u8 }, 1, 1, 1),
-                kernels!(@form $run, $v, { Form::Sum as u8 }, 1, 2, 4),
-                kernels!(@form $run, $v, { Form::Max as u8 }, 1, 2, 4),
-                kernels!(@form $run, $v, { Form::Min as u8 }, 1, 2, 4),
-                kernels!(@form $run, $v, { SUM_APART }, 1, 2, 4),
-                kernels!(@form $run, $v, { MAX_APART }, 1, 2, 4),
-                kernels!(@form $run, $v, { MIN_APART }, 1, 2, 4),
+                kernels!(@form $run, $v, { Form::Products as u8 }, 2, 4, $of_4, $of_8),
+                kernels!(@form $run, $v, { Form::ByNumber as u8 }, 2, 4, $of_4, $of_8),
+                kernels!(@form $run, $v, { Form::OfNumber as u8 }, 2, 4, $of_4, $of_8),
+                kernels!(@form $run, $v, { Form::OfGroups as u8 }, 1, 1, 1, 1),
+                kernels!(@form $run, $v, { Form::Sum as u8 }, 2, 4, $of_4, $of_8),
+                kernels!(@form $run, $v, { Form::Max as u8 }, 2, 4, $of_4, $of_8),
+                kernels!(@form $run, $v, { Form::Min as u8 }, 2, 4, $of_4, $of_8),
+                kernels!(@form $run, $v, { SUM_APART }, 2, 4, $of_4, $of_8),
+                kernels!(@form $run, $v, { MAX_APART }, 2, 4, $of_4, $of_8),
+                kernels!(@form $run, $v, { MIN_APART }, 2, 4, $of_4, $of_8),
             ],
         }
     };
-    (@form $run:ident, $v:ty, $form:tt, $a:literal, $b:literal, $c:literal) => {
+    (
+        @form $run:ident, $v:ty, $form:tt,
+        $b:literal, $c:literal, $of_4:literal, $of_8:literal
+    ) => {
         [
-            [$run::<$v, $form, 1, $a>, $run::<$v, $form, 1, $b>, $run::<$v, $form, 1, $c>],
-            [$run::<$v, $form, 2, $a>, $run::<$v, $form, 2, $b>, $run::<$v, $form, 2, $c>],
-            [$run::<$v, $form, 4, $a>, $run::<$v, $form, 4, $b>, $run::<$v, $form, 4, $c>],
-            [$run::<$v, $form, 8, $a>, $run::<$v, $form, 8, $b>, $run::<$v, $form, 8, $b>],
+            [$run::<$v, $form, 1, 1>, $run::<$v, $form, 1, $b>, $run::<$v, $form, 1, $c>],
+            [$run::<$v, $form, 2, 1>, $run::<$v, $form, 2, $b>, $run::<$v, $form, 2, $c>],
+            [$run::<$v, $form, 4, 1>, $run::<$v, $form, 4, $b>, $run::<$v, $form, 4, $of_4>],
+            [$run::<$v, $form, 8, 1>, $run::<$v, $form, 8, $of_8>, $run::<$v, $form, 8, $of_8>],
         ]
     };
 }
