@@ -22,7 +22,7 @@ echo "an app that runs packs on cpu has $size bytes"
 cargo build --release -p tile-c --no-default-features --locked
 runtime/c/install.sh "$folder"
 PKG_CONFIG_PATH=$folder/lib/pkgconfig
-flags="-I$folder/include -L$folder/lib -ltile -Wl,-rpath,$folder/lib"
+flags="-I$folder/include/tile -L$folder/lib -ltile -Wl,-rpath,$folder/lib"
 if command -v pkg-config >/dev/null; then
     flags="$(PKG_CONFIG_PATH=$PKG_CONFIG_PATH pkg-config --cflags --libs tile) -Wl,-rpath,$folder/lib"
 fi
@@ -30,6 +30,12 @@ fi
 cc -Wall -Wextra -Werror -O2 runtime/c/examples/classify.c $flags -o "$folder/classify"
 "$folder/classify" "$folder/m.tilepack" "$folder/picture.f32" "$folder/c.f32"
 cmp "$folder/rust.f32" "$folder/c.f32"
+private=$(sed -n 's/^Libs.private: //p' "$folder/lib/pkgconfig/tile.pc")
+# shellcheck disable=SC2086  # a list of options
+cc -Wall -Wextra -Werror -O2 runtime/c/examples/classify.c "-I$folder/include/tile" \
+    "$folder/lib/libtile.a" $private -o "$folder/static"
+"$folder/static" "$folder/m.tilepack" "$folder/picture.f32" "$folder/static.f32"
+cmp "$folder/rust.f32" "$folder/static.f32"
 if [ "$size" -gt 4800000 ]; then
     echo "an app that runs packs on cpu has $size bytes, and 4,800,000 are allowed" >&2
     exit 1

@@ -139,8 +139,17 @@ fn initialise(
     let missing: HashSet<&str> = missing.iter().map(String::as_str).collect();
     let weights = session.weights().filter(|(path, _)| missing.contains(path));
     let weights: String = weights.map(|(path, ty)| format!("\n  {path}  {ty}")).collect();
-    let how = "give them with `--weights FILE`, or first values with `--random SEED`";
-    Err(Failure::input(format!("the program's weights have no values: {how}. They are{weights}")))
+    let file = source.path.display();
+    Err(Failure::input(match source.model.pack() {
+        Some(_) => format!(
+            "{file}: the pack is without the values of weights: give them with `--weights FILE`. \
+             They are{weights}"
+        ),
+        None => format!(
+            "the program's weights have no values: give them with `--weights FILE`, or first \
+             values with `--random SEED`. They are{weights}"
+        ),
+    }))
 }
 
 /// Returns the files that the command reads.

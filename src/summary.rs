@@ -37,6 +37,7 @@ pub fn summary(arguments: &Summary, terminal: &Terminal) -> Result<(), Failure> 
     let entry = arguments.inputs.sizes.entry.as_deref();
     let source = Source::load_packed(&arguments.file, entry, terminal)?;
     if let Some(pack) = source.model.pack() {
+        pack.check_entry(entry).map_err(|error| source.failed(&error))?;
         return print(of_pack(pack).as_bytes());
     }
     if source.model.is_onnx() {

@@ -22,8 +22,9 @@
 //! - `error`: errors.
 //! - `value`: memory of an app that sessions read and write. `errand`: work on other threads.
 //! - `host`, `store`, `storage`, `memory`: the memory of programs, and weights that they share.
-//! - `pending`: results that may wait. `backend`: what a device does. `cpu`, `check`, `wgpu` and `backends`: the devices.
-//! - `device`, `model`, `builder`, `session`, `trace`, `onnx`: what an app sees.
+//! - `pending`: results that may wait. `backend`: what a device does. `cpu`, `check`, `wgpu` and
+//!   `backends`: the devices.
+//! - `device`, `model`, `builder`, `session`, `trace`, `onnx`, `scores`, `pack`: what an app sees.
 //! - `weights`, `tune`, `train`, `data`: upper floors, each behind a feature of its name.
 
 #![deny(unsafe_code)]
@@ -74,6 +75,8 @@ mod prng;
 mod program;
 #[cfg(any(feature = "pack", feature = "weights"))]
 mod safetensors_types;
+#[cfg(any(feature = "pack", feature = "train"))]
+mod scores;
 mod session;
 #[cfg(feature = "tune")]
 mod splitmix;

@@ -81,7 +81,10 @@ pub fn predict(arguments: &Predict, terminal: &Terminal) -> Result<(), Failure> 
     let pixels = pixels_as_trained(arguments.pictures, &trained, terminal);
     let signature = Signature::of(&sizes, &source)?;
     let samples = samples::read(arguments, &signature, pixels, &trained.columns.inputs, terminal)?;
-    let forms = Scores::of_outputs(&source.model, sizes.entry.as_deref());
+    let forms = match source.model.pack() {
+        Some(pack) => pack.index().scores.clone(),
+        None => Scores::of_outputs(&source.model, sizes.entry.as_deref()),
+    };
     let batch_size = signature.batch_size((arguments.batch_size as usize).min(samples.len()));
     let mut predictor = Predictor::new(arguments, &sizes, &source, device, signature, batch_size);
     let mut shown = None;

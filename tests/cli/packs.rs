@@ -44,8 +44,32 @@ fn mistakes_with_packs() {
         ("build @m.tile -o @n.tilepack --dim N=2 --target gpu", 2, "the targets are cpu, wgsl"),
         ("build @m.tilepack -o @n.tilepack", 1, "is a pack"),
         ("check @m.tilepack", 1, "is a pack"),
-        ("run @m.tilepack --random 1", 1, "has no value yet"),
-        ("run @m.tilepack --dim N=3 --random 1", 1, "no plan for N = 3; it has plans for N = 2"),
+        (
+            "run @m.tilepack --random 1",
+            1,
+            "has no value yet; it is f32[4, 8]: give it with `--weights",
+        ),
+        ("run @m.tilepack --input X=0.5", 1, "m.tilepack: `X` has axes"),
+        (
+            "run @m.tilepack --input X=[1,2,3,4,5,6,7,8]",
+            1,
+            "m.tilepack: the pack is without the values of weights: give them with `--weights FILE`",
+        ),
+        (
+            "run @m.tilepack --dim N=3 --random 1",
+            1,
+            "m.tilepack: the pack has no plan for N = 3; it has plans for N = 2",
+        ),
+        (
+            "run @m.tilepack --shape X=i32:2x4 --random 1",
+            1,
+            "no plan for X = i32[2, 4]; it has plans for X = f32[2, 4]",
+        ),
+        (
+            "summary @m.tilepack --entry Other",
+            1,
+            "m.tilepack: the pack has `Classifier`, and no `Other`",
+        ),
         ("run @m.tile --dim N=1,2 --random 1", 2, "takes one size"),
     ] {
         let run = run(&folder, line);
@@ -59,4 +83,34 @@ fn mistakes_with_packs() {
     assert!(short.err.contains("this is not a valid pack"), "{}", short.err);
     fs::write(folder.join("text.tilepack"), PROGRAM).unwrap();
     assert_eq!(run(&folder, "summary @text.tilepack").code, 1);
+}
+
+#[test]
+fn equal_sizes_are_packed_once() {
+    let folder = empty_folder("packs_once");
+    fs::write(folder.join("m.tile"), PROGRAM).unwrap();
+    run(&folder, "build @m.tile -o @m.tilepack --dim N=2,2,3 --target cpu --random 1").ok();
+    let summary = run(&folder, "summary @m.tilepack").ok();
+    assert_eq!(summary.text().matches("Plan for").count(), 2, "{}", summary.text());
+}
+
+#[test]
+fn packs_predict_what_programs_predict() {
+    let folder = empty_folder("packs_predict");
+    let program = "
+        model M(X[N, 2]) -> (Class, Size) { H = X |> Dense(4); Class = H |> Dense(3); Size = H |> Dense(1); }
+        train M { loss = [SparseCategoricalCrossentropy(from_logits = true), MeanSquaredError()]; optimizer = Adam(0.1); epochs = 1; }
+    ";
+    fs::write(folder.join("m.tile"), program).unwrap();
+    fs::write(folder.join("rows.csv"), "a,b\n1,2\n0,1\n").unwrap();
+    run(&folder, "build @m.tile -o @m.tilepack --dim N=2 --target cpu --random 3").ok();
+    // The weights of the program are those in the pack.
+    let bytes = fs::read(folder.join("m.tilepack")).unwrap();
+    fs::write(folder.join("m.safetensors"), bytes).unwrap();
+    let of_pack = run(&folder, "predict @m.tilepack @rows.csv --json").ok();
+    let of_program =
+        run(&folder, "predict @m.tile @rows.csv --weights @m.safetensors --allow-extra --json")
+            .ok();
+    assert!(of_pack.text().contains("\"score\""), "{}", of_pack.text());
+    assert_eq!(of_pack.text(), of_program.text());
 }

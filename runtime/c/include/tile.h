@@ -165,6 +165,16 @@ enum tile_status tile_session_create(const struct tile_model *model,
                                      const char *device,
                                      struct tile_session **out);
 
+// Compiles a model for the device of another session, such as one for another batch size, and
+// takes the weights that have a value there. The sessions share the memory of a weight until it is
+// set again, which changes it only in that session. The other session may be freed first.
+//
+// # Safety
+// `model` is a model, `other` a session, and `out` valid for a write.
+enum tile_status tile_session_create_sharing(const struct tile_model *model,
+                                             const struct tile_session *other,
+                                             struct tile_session **out);
+
 // Reads weights from a file: .safetensors, .npz or PyTorch's .pt.
 //
 // # Safety
@@ -177,35 +187,6 @@ enum tile_status tile_session_load_weights(struct tile_session *handle, const ch
 // # Safety
 // `handle` is a session.
 enum tile_status tile_session_initialise(struct tile_session *handle, uint64_t seed);
-
-// Returns the number of inputs and of outputs. A null pointer for either is allowed.
-//
-// # Safety
-// `handle` is a session, and `inputs` and `outputs` are null or valid for a write.
-enum tile_status tile_session_counts(struct tile_session *handle, size_t *inputs, size_t *outputs);
-
-// Describes input number `number`, counted from 0 in the order of the program's header. The name
-// and the shape are valid until the session is freed. A null pointer for any result is allowed.
-//
-// # Safety
-// `handle` is a session, and the other pointers are null or valid for a write.
-enum tile_status tile_session_input_info(struct tile_session *handle,
-                                         size_t number,
-                                         const char **name,
-                                         tile_dtype *dtype,
-                                         const size_t **shape,
-                                         size_t *rank);
-
-// Describes output number `number`: see tile_session_input_info.
-//
-// # Safety
-// `handle` is a session, and the other pointers are null or valid for a write.
-enum tile_status tile_session_output_info(struct tile_session *handle,
-                                          size_t number,
-                                          const char **name,
-                                          tile_dtype *dtype,
-                                          const size_t **shape,
-                                          size_t *rank);
 
 // Sets an input, or a weight by its path, for all later runs. `data` has the elements in row-major
 // order; it is copied, and needs no alignment.
@@ -273,6 +254,50 @@ enum tile_status tile_session_output(struct tile_session *handle,
 // # Safety
 // `handle` is null or a session, which is not used afterwards.
 void tile_session_free(struct tile_session *handle);
+
+// Returns the numbers of inputs, outputs and weights. A null pointer for any of them is allowed.
+//
+// # Safety
+// `handle` is a session, and the other pointers are null or valid for a write.
+enum tile_status tile_session_counts(struct tile_session *handle,
+                                     size_t *inputs,
+                                     size_t *outputs,
+                                     size_t *weights);
+
+// Describes input number `number`, counted from 0 in the order of the program's header. The name
+// and the shape are valid until the session is freed. A null pointer for any result is allowed.
+//
+// # Safety
+// `handle` is a session, and the other pointers are null or valid for a write.
+enum tile_status tile_session_input_info(struct tile_session *handle,
+                                         size_t number,
+                                         const char **name,
+                                         tile_dtype *dtype,
+                                         const size_t **shape,
+                                         size_t *rank);
+
+// Describes output number `number`: see tile_session_input_info.
+//
+// # Safety
+// `handle` is a session, and the other pointers are null or valid for a write.
+enum tile_status tile_session_output_info(struct tile_session *handle,
+                                          size_t number,
+                                          const char **name,
+                                          tile_dtype *dtype,
+                                          const size_t **shape,
+                                          size_t *rank);
+
+// Describes weight number `number`: see tile_session_input_info. The name is the path, such as
+// `encoder.dense.Kernel`, by which tile_session_set_input sets the weight.
+//
+// # Safety
+// `handle` is a session, and the other pointers are null or valid for a write.
+enum tile_status tile_session_weight_info(struct tile_session *handle,
+                                          size_t number,
+                                          const char **name,
+                                          tile_dtype *dtype,
+                                          const size_t **shape,
+                                          size_t *rank);
 
 #ifdef __cplusplus
 }  // extern "C"

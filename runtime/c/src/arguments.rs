@@ -73,3 +73,14 @@ pub unsafe fn store<T>(to: *mut T, value: T, name: &str) -> Result<(), Failure> 
     unsafe { to.write(value) };
     Ok(())
 }
+
+/// Stores a result that the caller may not want.
+///
+/// # Safety
+/// - `to` is null or valid for a write.
+pub unsafe fn store_if<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller's contract.
+        unsafe { to.write(value) };
+    }
+}

@@ -9,6 +9,7 @@ mod arguments;
 mod borrowed;
 mod dtype;
 mod model;
+mod port;
 mod session;
 mod status;
 

@@ -30,9 +30,12 @@ impl Model {
         })
     }
 
-    /// Builds a session on a device.
-    pub fn build(&self, device: &Device) -> Result<Session, Failure> {
+    /// Builds a session on a device, with the weights of another session.
+    pub fn build(&self, device: &Device, other: Option<&Session>) -> Result<Session, Failure> {
         let mut builder: SessionBuilder = self.model.on(device);
+        if let Some(other) = other {
+            builder = builder.weights_of(other);
+        }
         if let Some(entry) = &self.entry {
             builder = builder.entry(entry);
         }

@@ -1,24 +1,25 @@
 //! Sessions: programs compiled for given sizes on one device.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use tile_runtime::{Device, Error, Session as RuntimeSession, Tensor, TensorType};
 
-use crate::arguments::{null, store, string, tensor_type};
+use crate::arguments::{null, store, store_if, string, tensor_type};
 use crate::borrowed::{Destination, Source};
 use crate::dtype::{tile_dtype, to_number};
 use crate::model::Model;
+use crate::port::Port;
 use crate::status::{Failure, Status, status};
 
 /// A program compiled for its sizes, with its memory on a device.
 pub struct Session {
     session: RuntimeSession,
-    inputs: Vec<Described>,
-    outputs: Vec<Described>,
-    /// Whether outputs are in host memory.
-    is_host: bool,
+    device: Device,
+    pub inputs: Vec<Port>,
+    pub outputs: Vec<Port>,
+    pub weights: Vec<Port>,
     /// The inputs in memory of the app, by name.
     sources: BTreeMap<String, Source>,
     /// The memory of the app for outputs, by name.
@@ -29,27 +30,11 @@ pub struct Session {
     copies: BTreeMap<String, Tensor>,
 }
 
-/// The name and type of an input or an output.
-struct Described {
-    name: CString,
-    ty: TensorType,
-}
-
-impl Described {
-    fn all<'a>(ports: impl Iterator<Item = (&'a str, &'a TensorType)>) -> Vec<Described> {
-        let described = |(name, ty): (&str, &TensorType)| Described {
-            name: CString::new(name).unwrap_or_default(),
-            ty: ty.clone(),
-        };
-        ports.map(described).collect()
-    }
-}
-
 /// Returns the session of a handle.
 ///
 /// # Safety
 /// - `session` is null or a handle that is not freed, and nobody else uses it meanwhile.
-unsafe fn session<'a>(session: *mut Session) -> Result<&'a mut Session, Failure> {
+pub unsafe fn session<'a>(session: *mut Session) -> Result<&'a mut Session, Failure> {
     // SAFETY: the caller's contract.
     unsafe { session.as_mut() }.ok_or_else(|| null("session"))
 }
@@ -77,19 +62,32 @@ pub unsafe extern "C" fn tile_session_create(
             // SAFETY: the caller's contract.
             Device::named(unsafe { string(device, "device") }?)?
         };
-        let session = model.build(&device)?;
-        let (inputs, outputs) =
-            (Described::all(session.inputs()), Described::all(session.outputs()));
-        let session = Box::new(Session {
-            session,
-            inputs,
-            outputs,
-            is_host: device.name() == "cpu",
-            sources: BTreeMap::new(),
-            destinations: BTreeMap::new(),
-            has_run: false,
-            copies: BTreeMap::new(),
-        });
+        let session = Session::new(model, device, None)?;
+        // SAFETY: the caller's contract.
+        unsafe { store(out, Box::into_raw(session), "out") }
+    })
+}
+
+/// Compiles a model for the device of another session, such as one for another batch size, and
+/// takes the weights that have a value there. The sessions share the memory of a weight until it is
+/// set again, which changes it only in that session. The other session may be freed first.
+///
+/// # Safety
+/// `model` is a model, `other` a session, and `out` valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tile_session_create_sharing(
+    model: *const Model,
+    other: *const Session,
+    out: *mut *mut Session,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        unsafe { store(out, ptr::null_mut(), "out") }?;
+        // SAFETY: the caller's contract.
+        let model = unsafe { model.as_ref() }.ok_or_else(|| null("model"))?;
+        // SAFETY: the caller's contract.
+        let other = unsafe { other.as_ref() }.ok_or_else(|| null("other"))?;
+        let session = Session::new(model, other.device.clone(), Some(&other.session))?;
         // SAFETY: the caller's contract.
         unsafe { store(out, Box::into_raw(session), "out") }
     })
@@ -134,108 +132,6 @@ fn initialise(session: &mut RuntimeSession, seed: u64) -> Result<(), Failure> {
 #[cfg(not(feature = "compile"))]
 fn initialise(_: &mut RuntimeSession, _: u64) -> Result<(), Failure> {
     Err(Failure::Usage("this library was built without the compiler: it runs packs".to_owned()))
-}
-
-/// Returns the number of inputs and of outputs. A null pointer for either is allowed.
-///
-/// # Safety
-/// `handle` is a session, and `inputs` and `outputs` are null or valid for a write.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tile_session_counts(
-    handle: *mut Session,
-    inputs: *mut usize,
-    outputs: *mut usize,
-) -> Status {
-    status(|| {
-        // SAFETY: the caller's contract.
-        let session = unsafe { session(handle) }?;
-        for (to, count) in [(inputs, session.inputs.len()), (outputs, session.outputs.len())] {
-            if !to.is_null() {
-                // SAFETY: the caller's contract.
-                unsafe { to.write(count) };
-            }
-        }
-        Ok(())
-    })
-}
-
-/// Describes input number `number`, counted from 0 in the order of the program's header. The name
-/// and the shape are valid until the session is freed. A null pointer for any result is allowed.
-///
-/// # Safety
-/// `handle` is a session, and the other pointers are null or valid for a write.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tile_session_input_info(
-    handle: *mut Session,
-    number: usize,
-    name: *mut *const c_char,
-    dtype: *mut tile_dtype,
-    shape: *mut *const usize,
-    rank: *mut usize,
-) -> Status {
-    status(|| {
-        // SAFETY: the caller's contract.
-        let session = unsafe { session(handle) }?;
-        // SAFETY: the caller's contract.
-        unsafe { describe(&session.inputs, number, name, dtype, shape, rank) }
-    })
-}
-
-/// Describes output number `number`: see tile_session_input_info.
-///
-/// # Safety
-/// `handle` is a session, and the other pointers are null or valid for a write.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tile_session_output_info(
-    handle: *mut Session,
-    number: usize,
-    name: *mut *const c_char,
-    dtype: *mut tile_dtype,
-    shape: *mut *const usize,
-    rank: *mut usize,
-) -> Status {
-    status(|| {
-        // SAFETY: the caller's contract.
-        let session = unsafe { session(handle) }?;
-        // SAFETY: the caller's contract.
-        unsafe { describe(&session.outputs, number, name, dtype, shape, rank) }
-    })
-}
-
-/// Stores the description of an input or output.
-///
-/// # Safety
-/// - The pointers are null or valid for a write.
-unsafe fn describe(
-    ports: &[Described],
-    number: usize,
-    name: *mut *const c_char,
-    dtype: *mut tile_dtype,
-    shape: *mut *const usize,
-    rank: *mut usize,
-) -> Result<(), Failure> {
-    let port = ports.get(number).ok_or_else(|| {
-        Failure::Usage(format!("`number` is {number}, and there are {}", ports.len()))
-    })?;
-    // SAFETY: the caller's contract.
-    unsafe {
-        store_if(name, port.name.as_ptr());
-        store_if(dtype, to_number(port.ty.dtype));
-        store_if(shape, port.ty.shape.as_ptr());
-        store_if(rank, port.ty.shape.len());
-    }
-    Ok(())
-}
-
-/// Stores a result that the caller may not want.
-///
-/// # Safety
-/// - `to` is null or valid for a write.
-unsafe fn store_if<T>(to: *mut T, value: T) {
-    if !to.is_null() {
-        // SAFETY: the caller's contract.
-        unsafe { to.write(value) };
-    }
 }
 
 /// Sets an input, or a weight by its path, for all later runs. `data` has the elements in row-major
@@ -399,6 +295,26 @@ pub unsafe extern "C" fn tile_session_output(
 }
 
 impl Session {
+    /// Builds a session on a device, with the weights of another session.
+    fn new(
+        model: &Model,
+        device: Device,
+        other: Option<&RuntimeSession>,
+    ) -> Result<Box<Session>, Failure> {
+        let session = model.build(&device, other)?;
+        Ok(Box::new(Session {
+            inputs: Port::all(session.inputs()),
+            outputs: Port::all(session.outputs()),
+            weights: Port::all(session.weights()),
+            session,
+            device,
+            sources: BTreeMap::new(),
+            destinations: BTreeMap::new(),
+            has_run: false,
+            copies: BTreeMap::new(),
+        }))
+    }
+
     /// Checks that outputs in memory of the app overlap neither each other nor borrowed inputs.
     fn check_apart(&self) -> Result<(), Failure> {
         let written: Vec<_> =
@@ -424,7 +340,8 @@ impl Session {
             })?;
             return Ok((destination.ty(), data));
         }
-        if self.is_host {
+        // Outputs of the cpu device are in host memory.
+        if self.device.name() == "cpu" {
             let view = self.session.view(name)?;
             return Ok((view.ty(), view.bytes().as_ptr()));
         }

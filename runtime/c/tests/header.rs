@@ -8,7 +8,7 @@ use std::{env, fs};
 fn header_is_current() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
-    let sources = ["status", "dtype", "model", "session"];
+    let sources = ["status", "dtype", "model", "session", "port"];
     let builder = sources.iter().fold(cbindgen::Builder::new(), |builder, name| {
         builder.with_src(folder.join(format!("src/{name}.rs")))
     });

@@ -19,6 +19,67 @@ static void expect(tile_status expected, tile_status status, const char *call, i
     }
 }
 
+static float result(tile_session *session) {
+    const void *data = NULL;
+    EXPECT(TILE_OK, tile_session_run(session));
+    EXPECT(TILE_OK, tile_session_output(session, "Y", NULL, NULL, NULL, &data));
+    return data ? ((const float *)data)[0] : -1;
+}
+
+// Weights are described, loaded, set by name, and shared.
+static void weights(void) {
+    const char *source = "model M(X[N]) -> (Y) { param W[] = constant(3.0); Y = W * X; }";
+    const char *vector = "model M(X[N]) -> (Y) { param W[N] = zeros(); Y = W * X; }";
+    tile_model *model = NULL, *other = NULL;
+    EXPECT(TILE_OK, tile_model_compile(source, strlen(source), &model));
+    EXPECT(TILE_OK, tile_model_set_dim(model, "N", 1));
+    tile_session *one = NULL, *two = NULL;
+    EXPECT(TILE_OK, tile_session_create(model, "cpu", &one));
+    size_t inputs = 0, outputs = 0, count = 0, rank = 9;
+    EXPECT(TILE_OK, tile_session_counts(one, &inputs, &outputs, &count));
+    const char *name = NULL;
+    tile_dtype dtype = TILE_BOOL;
+    EXPECT(TILE_OK, tile_session_weight_info(one, 0, &name, &dtype, NULL, &rank));
+    if (inputs != 1 || outputs != 1 || count != 1 || strcmp(name, "W") != 0 ||
+        dtype != TILE_F32 || rank != 0) {
+        failures++;
+        printf("the weight is not described\n");
+    }
+    EXPECT(TILE_ERROR_USAGE, tile_session_weight_info(one, 1, &name, NULL, NULL, NULL));
+    EXPECT(TILE_ERROR_USAGE, tile_session_weight_info(NULL, 0, &name, NULL, NULL, NULL));
+
+    const float x[] = {2}, w[] = {5};
+    const size_t shape[] = {1};
+    EXPECT(TILE_OK, tile_session_set_input(one, "X", TILE_F32, shape, 1, x));
+    EXPECT(TILE_ERROR_INPUT, tile_session_run(one));
+    EXPECT(TILE_ERROR_INPUT, tile_session_load_weights(one, "missing.safetensors"));
+    EXPECT(TILE_ERROR_USAGE, tile_session_load_weights(one, NULL));
+    EXPECT(TILE_OK, tile_session_initialise(one, 0));
+
+    EXPECT(TILE_ERROR_USAGE, tile_session_create_sharing(NULL, one, &two));
+    EXPECT(TILE_ERROR_USAGE, tile_session_create_sharing(model, NULL, &two));
+    EXPECT(TILE_ERROR_USAGE, tile_session_create_sharing(model, one, NULL));
+    EXPECT(TILE_OK, tile_model_compile(vector, strlen(vector), &other));
+    EXPECT(TILE_OK, tile_model_set_dim(other, "N", 1));
+    EXPECT(TILE_ERROR_INPUT, tile_session_create_sharing(other, one, &two));
+    EXPECT(TILE_OK, tile_session_create_sharing(model, one, &two));
+    EXPECT(TILE_OK, tile_session_set_input(two, "X", TILE_F32, shape, 1, x));
+    EXPECT(TILE_ERROR_INPUT, tile_session_set_input(one, "W", TILE_F32, shape, 1, w));
+    EXPECT(TILE_OK, tile_session_set_input(one, "W", TILE_F32, NULL, 0, w));
+    if (result(one) != 10 || result(two) != 6) {
+        failures++;
+        printf("a shared weight is wrong\n");
+    }
+    tile_session_free(one);
+    if (result(two) != 6) {
+        failures++;
+        printf("a shared weight went with the other session\n");
+    }
+    tile_session_free(two);
+    tile_model_free(model);
+    tile_model_free(other);
+}
+
 int main(void) {
     const char *source = "function f(X[N]) -> (Y, Z) { Y = 2 * X; Z = X + 1; }";
     tile_model *model = NULL;
@@ -78,6 +139,10 @@ int main(void) {
         printf("Y is elsewhere\n");
     }
     EXPECT(TILE_ERROR_USAGE, tile_session_input_info(session, 1, NULL, NULL, NULL, NULL));
+    EXPECT(TILE_ERROR_USAGE, tile_session_weight_info(session, 0, NULL, NULL, NULL, NULL));
+    EXPECT(TILE_ERROR_USAGE, tile_session_counts(NULL, NULL, NULL, NULL));
+    EXPECT(TILE_OK, tile_session_counts(session, NULL, NULL, NULL));
+    weights();
     tile_session_free(session);
     tile_session_free(NULL);
     tile_model_free(model);

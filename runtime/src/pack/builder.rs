@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::files::write_whole;
 use crate::listing::{PlanFor, listing};
 use crate::program::sizes_by_name;
+use crate::scores::Scores;
 use crate::session::Session;
 
 /// A target of a pack.
@@ -88,6 +89,7 @@ impl PackBuilder {
                 layers: Vec::new(),
                 plans: Vec::new(),
                 channels_last: true,
+                scores: Vec::new(),
             },
             parts: BTreeMap::new(),
             weights: BTreeMap::new(),
@@ -96,10 +98,12 @@ impl PackBuilder {
     }
 
     /// Adds the program for the sizes of a builder. All builders of a pack must be of one program.
+    /// Sizes that the pack has already add nothing.
     ///
     /// # Errors
     /// Returns the errors of [`SessionBuilder::build`], or [`Error::Pack`] if the builder is for
-    /// another program than those before, or if its weights have other types.
+    /// another program than those before, if its weights have other types, or if the pack has
+    /// another plan for its sizes, such as with other hyper-parameters.
     pub fn add<On: PlanFor>(&mut self, builder: &SessionBuilder<On>) -> Result<(), Error> {
         let request = &builder.request;
         let network = match &request.model.foreign {
@@ -136,6 +140,7 @@ impl PackBuilder {
                 elements: network.elements(layer),
             };
             self.index.layers = network.layers.iter().map(packed).collect();
+            self.index.scores = Scores::of_outputs(request.model, request.entry.as_deref());
             let foreign = &request.model.foreign;
             self.index.channels_last =
                 foreign.as_ref().is_none_or(|foreign| foreign.is_channels_last());
@@ -187,6 +192,17 @@ impl PackBuilder {
             return Err(Error::Pack { what });
         }
         let json = serde_json::to_vec(&plan).map_err(|error| Error::internal(error.to_string()))?;
+        let is_for_same = |known: &PackedPlan| {
+            (known.device, &known.sizes, &known.inputs)
+                == (packed.device, &packed.sizes, &packed.inputs)
+        };
+        if let Some(same) = self.index.plans.iter().position(is_for_same) {
+            let name = format!("/plans/{same}");
+            let is_equal = self.index.plans[same] == packed
+                && self.parts.get(&name).is_some_and(|part| part.bytes() == json);
+            let what = format!("the pack has another plan for {}", packed.described());
+            return if is_equal { Ok(()) } else { Err(Error::Pack { what }) };
+        }
         self.part(format!("/plans/{number}"), json);
         self.index.plans.push(packed);
         for target in self.targets.clone() {

@@ -35,6 +35,7 @@ mod model;
 #[cfg(all(test, feature = "build", feature = "check"))]
 mod tests;
 
+pub use crate::scores::Scores;
 #[cfg(feature = "build")]
 pub use builder::{PackBuilder, PackTarget};
 
@@ -47,10 +48,29 @@ use tile_compiler::tensor::TensorType;
 
 use container::Container;
 
+use crate::error::Error;
+
 /// The version of the format.
 pub const VERSION: &str = "1";
 
 /// A pack in memory.
+///
+/// ```
+/// use tile_runtime::pack::{PackBuilder, PackTarget};
+/// use tile_runtime::{Device, Model, Tensor};
+///
+/// let program = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+/// let device = Device::cpu();
+/// let mut builder = PackBuilder::new(&[PackTarget::Cpu]);
+/// builder.add(&program.on(&device).dim("N", 2))?;
+/// let model = Model::from_pack(builder.to_bytes()?)?;
+/// assert_eq!(model.pack().unwrap().inputs().collect::<Vec<_>>(), ["X"]);
+///
+/// let mut session = model.on(&device).build()?;
+/// let x = Tensor::from_f32([2], &[1.0, 2.0]).unwrap();
+/// assert_eq!(session.run([("X", x)])?.remove("Y")?.to_f64s(), [2.0, 4.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Pack {
     container: Container,
@@ -69,6 +89,9 @@ pub struct Index {
     pub plans: Vec<PackedPlan>,
     /// The axis of an image's channels is the last one.
     pub channels_last: bool,
+    /// The form of each output that has the scores of classes: see `Scores::of_outputs`.
+    #[serde(default)]
+    pub scores: Vec<Option<Scores>>,
 }
 
 /// A layer of a packed program, for people.
@@ -86,7 +109,7 @@ pub struct PackedLayer {
 }
 
 /// A plan of a pack: the program, compiled for some sizes and one kind of device.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PackedPlan {
     /// The kind of device that runs the plan.
@@ -137,6 +160,19 @@ impl Pack {
     /// Returns the contents.
     pub fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// Checks that an entry, if one is named, is that of the pack.
+    ///
+    /// # Errors
+    /// Returns [`Error::Pack`] if it is another.
+    pub fn check_entry(&self, entry: Option<&str>) -> Result<(), Error> {
+        match entry {
+            Some(name) if name != self.index.entry => Err(Error::Pack {
+                what: format!("the pack has `{}`, and no `{name}`", self.index.entry),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the names of the inputs.

@@ -106,7 +106,12 @@ impl Pack {
             });
             let given: Vec<String> =
                 given.chain(sizes.iter().map(|(name, size)| format!("{name} = {size}"))).collect();
-            let there: Vec<String> = plans().map(PackedPlan::described).collect();
+            // The sizes alone would hide that the type of an input does not fit.
+            let described = match inputs.is_empty() {
+                true => PackedPlan::described,
+                false => PackedPlan::types,
+            };
+            let there: Vec<String> = plans().map(described).collect();
             let (given, there) = (given.join(", "), there.join("; "));
             refused(format!("the pack has no plan for {given}; it has plans for {there}"))
         })
@@ -115,9 +120,7 @@ impl Pack {
     /// Rejects what is fixed when a pack is made.
     fn check(&self, request: &Request) -> Result<(), Error> {
         let Request { entry, bindings, values, factors, .. } = request;
-        if let Some(name) = entry.as_ref().filter(|name| **name != self.index.entry) {
-            return Err(refused(format!("the pack has `{}`, and no `{name}`", self.index.entry)));
-        }
+        self.check_entry(entry.as_deref())?;
         if let Some(name) = bindings.parameters.keys().next() {
             let what = format!("`{name}` was fixed when the pack was built");
             return Err(refused(format!("{what}: build it with `--set {name}=…`")));
@@ -160,13 +163,18 @@ impl Pack {
 }
 
 impl PackedPlan {
-    /// Returns the sizes and the types of the inputs, for people.
+    /// Returns the sizes, for people, or the types of the inputs if there are no sizes.
     pub fn described(&self) -> String {
         let sizes = self.sizes.iter().map(|(name, size)| format!("{name} = {size}"));
+        let sizes: Vec<String> = sizes.collect();
+        if sizes.is_empty() { self.types() } else { listed(&sizes) }
+    }
+
+    /// Returns the types of the inputs, for people.
+    fn types(&self) -> String {
         let inputs = self.inputs.iter().map(|(name, ty)| format!("{name} = {ty}"));
-        let parts: Vec<String> =
-            if self.sizes.is_empty() { inputs.collect() } else { sizes.collect() };
-        if parts.is_empty() { "no inputs".into() } else { listed(&parts) }
+        let inputs: Vec<String> = inputs.collect();
+        if inputs.is_empty() { "no inputs".into() } else { listed(&inputs) }
     }
 
     /// Returns whether the plan has these sizes.

@@ -38,11 +38,12 @@ mod tests;
 mod trainer;
 mod types;
 
+pub use crate::scores::Scores;
 pub use builder::TrainerBuilder;
 pub use callback::{Callback, Checkpoint, EarlyStopping, Monitor, ReduceOnPlateau};
 pub use checked::check_input;
 pub use checkpoint::saved_classes;
-pub use classes::{Scores, most_probable};
+pub use classes::most_probable;
 pub use dataset::{Arrays, Column, ColumnRole, Dataset, Part};
 pub use description::{DataDescription, TableColumns, saved_description};
 pub use fit::{Epoch, Fit, Progress, Validation};
