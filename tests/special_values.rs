@@ -179,3 +179,69 @@ fn reciprocals_of_integers() {
         agree("function f(X[N]) -> (Y) { Y = recip(X); }", &[("X", tensor)]);
     }
 }
+
+/// A term of a convolution beyond the image does not count, even if the kernel is infinite or NaN
+/// there.
+#[test]
+fn terms_beyond_an_image() {
+    let [reference, cpu] = [Device::named("reference").unwrap(), Device::cpu().exact()];
+    let places = "P = I / 2; Q = J / 2;";
+    let lines = "X[N, H, W, C], K[I, J, C, F]";
+    let planes = "X[N, C, H, W], K[F, C, I, J]";
+    for (program, is_lines) in [
+        (
+            format!(
+                "function f({lines}) -> (Y) {{ {places} Y[n, y, x, f: N, H, W, F] = +(X[n, y + i - P, x + j - Q, c] * K[i, j, c, f]); }}"
+            ),
+            true,
+        ),
+        (
+            format!(
+                "function f({lines}) -> (Y) {{ {places} Y[n, y, x, f: N, H, W, F] = +(sin(X[n, y + i - P, x + j - Q, c]) * K[i, j, c, f]); }}"
+            ),
+            true,
+        ),
+        (
+            format!(
+                "function f({planes}) -> (Y) {{ {places} Y[n, f, y, x: N, F, H, W] = +(X[n, c, y + i - P, x + j - Q] * K[f, c, i, j]); }}"
+            ),
+            false,
+        ),
+    ] {
+        let model = Model::compile(&program).unwrap();
+        for (size, channels, filters, taps) in
+            [(8, 4, 16, 9), (13, 16, 31, 3), (7, 5, 16, 5), (1, 7, 64, 3), (17, 3, 32, 3)]
+        {
+            let image = [1, size, size, channels];
+            let kernel = [taps, taps, channels, filters];
+            let shapes = match is_lines {
+                true => [image, kernel],
+                false => [[1, channels, size, size], [filters, channels, taps, taps]],
+            };
+            let tensor = |shape: [usize; 4]| {
+                let values: Vec<f32> =
+                    (0..shape.iter().product()).map(|i| (i * 37 % 11) as f32 - 5.0).collect();
+                Tensor::from_f32(shape, &values).unwrap()
+            };
+            let [x, mut k] = shapes.map(tensor);
+            let last = k.ty().elements() - 1;
+            for (place, value) in [(0, f32::INFINITY), (last / 3, f32::NAN), (last, -f32::INFINITY)]
+            {
+                k.set(place, Scalar::f32(value));
+            }
+            let run = |device: &Device| {
+                let builder =
+                    model.on(device).input("X", x.ty().clone()).input("K", k.ty().clone());
+                let mut session = builder.build().unwrap();
+                session.run([("X", &x), ("K", &k)]).unwrap().remove("Y").unwrap().to_f64s()
+            };
+            for (place, (got, want)) in run(&cpu).into_iter().zip(run(&reference)).enumerate() {
+                let is_near = (got - want).abs() <= 1e-4 * want.abs().max(10.0);
+                assert!(
+                    got == want || is_near || (got.is_nan() && want.is_nan()),
+                    "{got}, not {want}, at {place} for {shapes:?}: {program}"
+                );
+            }
+        }
+    }
+}

@@ -59,6 +59,8 @@ pub enum Code {
     Tanh,
     /// The error function.
     Erf,
+    /// `1 / (1 + exp(-x))`
+    Sigmoid,
     /// `x op a`, on 32-bit integers.
     Word(WordOp),
     /// The floats nearest to signed 32-bit integers.
@@ -123,7 +125,7 @@ pub enum WordOp {
 impl Code {
     /// The operations other than words: each with its name in text forms and the number of its
     /// operands.
-    const NAMED: [(Code, &'static str, usize); 34] = [
+    const NAMED: [(Code, &'static str, usize); 35] = [
         (Code::Nothing, "nothing", 0),
         (Code::Take, "take", 1),
         (Code::Add, "add", 1),
@@ -151,6 +153,7 @@ impl Code {
         (Code::ExpSub, "exp_sub", 1),
         (Code::Tanh, "tanh", 0),
         (Code::Erf, "erf", 0),
+        (Code::Sigmoid, "sigmoid", 0),
         (Code::FromSigned, "from_signed", 0),
         (Code::FromUnsigned, "from_unsigned", 0),
         (Code::ToSigned, "to_signed", 0),

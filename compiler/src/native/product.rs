@@ -3,7 +3,8 @@
 //! [`Roles`] says which axes are rows, columns, batch and terms of the sum. A convolution is such a
 //! product whose left operand is gathered. A factor that is a single load is packed from its
 //! operand, or read in place. Any other factor is computed while packing. Guards become zeros in
-//! the packed operands.
+//! the packed operands. Zero times an infinite factor is NaN, so a runtime computes sums that are
+//! NaN again, from the terms that count.
 
 use crate::affine::Affine;
 use crate::dtype::DType;
@@ -42,6 +43,9 @@ pub struct Product {
     pub left: Factor,
     /// The right factor, which has the columns.
     pub right: Factor,
+    /// The guards of one factor alone. A term where one is negative does not count, even if the
+    /// other factor is infinite or NaN there. Integers need none.
+    pub guards: Vec<Affine>,
     /// Whether the right factor can be packed ahead: nothing else reads its operands, and its
     /// addresses are the same at every step of the loops around the nest.
     pub packs: bool,
@@ -90,6 +94,11 @@ impl Product {
         if nest.places().saturating_mul(nest.reduction_points()) < LEAST_WORK {
             return None;
         }
+        let is_lone = |guard: &&Affine| {
+            roles.left_guards.contains(guard) != roles.right_guards.contains(guard)
+        };
+        let lone = nest.guards.iter().filter(is_lone).filter(|_| dtype != DType::I32);
+        let guards = lone.cloned().collect();
         let (left, right) = factors(nest, &mut roles);
         let is_gathered = |factor: &Factor| matches!(factor, Factor::Gathered { .. });
         if dtype == DType::I32 && ![&left, &right].into_iter().all(is_gathered) {
@@ -104,7 +113,7 @@ impl Product {
         let Roles { batch, rows, columns, reduction: terms, .. } = roles;
         let elements = nest.points(&terms).div_ceil(terms_at_once);
         let blocks = ProductBlocks::new(processor, elements, dtype.size());
-        Some(Self { dtype, batch, rows, columns, terms, left, right, packs, blocks })
+        Some(Self { dtype, batch, rows, columns, terms, left, right, guards, packs, blocks })
     }
 }
 

@@ -143,36 +143,38 @@ impl<'a> Builder<'a> {
 /// be at least 1.
 fn clamped_index(
     program: &mut Program<Leaf>,
-    value: Value,
+    mut value: Value,
     offset: &Affine,
     size: usize,
 ) -> (Value, Value) {
-    let dtype = program.dtype(value);
-    let limit = 1 << 30;
-    // Wider values are clamped to ±2^30 first, so that neither the cast nor the sum wraps into
-    // range.
-    let mut value = value;
-    if dtype.bits() > 31 || dtype == DType::U32 {
-        if dtype.is_signed_integer() {
-            let low = program.constant(Scalar::from_i64(dtype, -limit));
-            value = program.binary(BinaryOp::Max, value, low);
-        }
-        let high = program.constant(Scalar::from_i64(dtype, limit));
-        value = program.binary(BinaryOp::Min, value, high);
-    }
-    let mut value = program.cast(value, DType::I32);
+    const LIMIT: i64 = 1 << 30;
     if *offset != Affine::constant(0) {
+        // Wider values are clamped to ±2^30 first, so that neither the cast nor the sum wraps into
+        // range.
+        let dtype = program.dtype(value);
+        if dtype.bits() > 31 || dtype == DType::U32 {
+            value = clamped(program, value, -LIMIT, LIMIT);
+        }
         let offset = program.push(Inst::Leaf(Leaf::Index(offset.clone())), DType::I32);
+        value = program.cast(value, DType::I32);
         value = program.binary(BinaryOp::Add, value, offset);
+    } else if program.dtype(value).bits() < 32 {
+        value = program.cast(value, DType::I32);
     }
-    let zero = program.constant(Scalar::i32(0));
-    let last = program.constant(Scalar::i32(size.min(limit as usize) as i32 - 1));
-    let not_below = program.binary(BinaryOp::Ge, value, zero);
-    let not_above = program.binary(BinaryOp::Le, value, last);
-    let in_range = program.binary(BinaryOp::BitAnd, not_below, not_above);
-    let at_least = program.binary(BinaryOp::Max, value, zero);
-    let clamped = program.binary(BinaryOp::Min, at_least, last);
-    (clamped, in_range)
+    let within = clamped(program, value, 0, size.min(LIMIT as usize) as i64 - 1);
+    let in_range = program.binary(BinaryOp::Eq, within, value);
+    (program.cast(within, DType::I32), in_range)
+}
+
+/// Returns an integer clamped to a range, whose ends its type has unless it is unsigned.
+fn clamped(program: &mut Program<Leaf>, mut value: Value, low: i64, high: i64) -> Value {
+    let dtype = program.dtype(value);
+    if dtype.is_signed_integer() {
+        let low = program.constant(Scalar::from_i64(dtype, low));
+        value = program.binary(BinaryOp::Max, value, low);
+    }
+    let high = program.constant(Scalar::from_i64(dtype, high));
+    program.binary(BinaryOp::Min, value, high)
 }
 
 /// Applies the aggregation's treatment of NaN to a single value: maxima and minima of floats ignore

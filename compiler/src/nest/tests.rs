@@ -310,20 +310,14 @@ graph embed(%0, %1) -> (Y = %2)
       out0: f32[3, 4]
       body
         v0 = in0[b] : i64
-        v1 = -1073741824 : i64
+        v1 = 0 : i64
         v2 = max v0 v1 : i64
-        v3 = 1073741824 : i64
+        v3 = 9 : i64
         v4 = min v2 v3 : i64
-        v5 = cast v4 : i32
-        v6 = 0 : i32
-        v7 = 9 : i32
-        v8 = cmp_ge v5 v6 : bool
-        v9 = cmp_le v5 v7 : bool
-        v10 = bit_and v8 v9 : bool
-        v11 = max v5 v6 : i32
-        v12 = min v11 v7 : i32
-        v13 = in1[d + 4*v12] : f32
-        yield v13 v10
+        v5 = cmp_eq v4 v0 : bool
+        v6 = cast v4 : i32
+        v7 = in1[d + 4*v6] : f32
+        yield v7 v5
       epilogue
         v0 = accumulator : f32
         yield v0

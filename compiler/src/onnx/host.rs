@@ -12,19 +12,44 @@ fn integers(
     shape: impl Into<Vec<usize>>,
     values: impl IntoIterator<Item = usize>,
 ) -> Result<Tensor, String> {
-    let scalars = values.into_iter().map(|value| Scalar::from_i64(DType::I64, value as i64));
-    Tensor::from_scalars(TensorType::new(DType::I64, shape), scalars)
-        .ok_or_else(|| "its result is larger than any memory".to_owned())
+    let mut tensor = Tensor::zeros(TensorType::new(DType::I64, shape))
+        .ok_or_else(|| "its result is larger than any memory".to_owned())?;
+    let elements = tensor.bytes_mut().as_chunks_mut::<{ size_of::<i64>() }>().0;
+    elements.iter_mut().zip(values).for_each(|(to, value)| *to = (value as i64).to_le_bytes());
+    Ok(tensor)
 }
 
 /// Returns the positions of non-zero elements, with a row for each axis.
 pub fn non_zero(tensor: &Tensor) -> Result<Vec<Tensor>, String> {
-    let places: Vec<usize> =
-        (0..tensor.ty().elements()).filter(|&place| tensor.get(place).is_true()).collect();
+    let places = true_places(tensor);
     let rows = tensor.shape().iter().zip(tensor.ty().strides());
-    let rows =
-        rows.flat_map(|(&size, stride)| places.iter().map(move |place| place / stride % size));
+    let rows = rows.flat_map(|(&size, stride)| {
+        // The outermost and the innermost axis need one division less.
+        let is_outermost = size * stride == tensor.ty().elements();
+        places.iter().map(move |&place| {
+            let at = if stride == 1 { place } else { place / stride };
+            if is_outermost { at } else { at % size }
+        })
+    });
     Ok(vec![integers([tensor.shape().len(), places.len()], rows)?])
+}
+
+/// Returns the positions of the elements that are true, or other than 0.
+fn true_places(tensor: &Tensor) -> Vec<usize> {
+    let elements = tensor.ty().elements();
+    if tensor.dtype() != DType::Bool {
+        return (0..elements).filter(|&place| tensor.get(place).is_true()).collect();
+    }
+    // Every place is written, and the next one overwrites it unless it is true.
+    let is_true = |x: &u8| *x != 0;
+    let all = tensor.bytes().iter().copied().filter(is_true).count();
+    let (mut places, mut count) = (vec![0; all + 1], 0);
+    for (place, x) in tensor.bytes().iter().enumerate() {
+        places[count] = place;
+        count += usize::from(is_true(x));
+    }
+    places.truncate(all);
+    places
 }
 
 /// Returns the positions below `size` where the condition is true.

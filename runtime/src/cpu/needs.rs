@@ -12,7 +12,7 @@ const FEW: usize = 1 << 20;
 /// Returns the bytes of the tables that [`super::Prepared::new`] makes of where operands lie.
 pub fn tables(program: &NativeProgram) -> u64 {
     let Implementation::Product(product) = &program.implementation else { return 0 };
-    let Product { batch, rows, columns, terms, left, right, .. } = &**product;
+    let Product { batch, rows, columns, terms, left, right, guards, .. } = &**product;
     let [batch, rows, columns, terms] =
         [batch, rows, columns, terms].map(|axes| program.points(axes));
     if program.places().saturating_add(terms) < FEW {
@@ -25,7 +25,8 @@ pub fn tables(program: &NativeProgram) -> u64 {
         Factor::Computed { .. } => 0,
     });
     // The offset and each condition have a table; so do about as many coordinates of a window. Four
-    // more hold the places of results, and how many neighbours are evenly spaced.
-    let tables = 2 * (1 + conditions.sum::<usize>()) + 2 + 4;
+    // more hold the places of results, and how many neighbours are evenly spaced, and one the terms
+    // that may not count.
+    let tables = 2 * (1 + conditions.sum::<usize>()) + 2 + 4 + usize::from(!guards.is_empty());
     (entries as u64).saturating_mul(8 * tables as u64)
 }

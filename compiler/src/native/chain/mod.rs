@@ -4,7 +4,8 @@
 //! Example: let only v3 be read later in
 //! `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`. The chain starts from v0 and does:
 //! subtract v1, exp, keep v3, sum. A product that only the next sum reads becomes a multiply-add,
-//! rounded once where the processor can. A word that is shifted both ways is rotated.
+//! rounded once where the processor can. A word that is shifted both ways is rotated. The seven
+//! instructions of a sigmoid are one operation, with the same result.
 
 mod codes;
 mod linker;
@@ -61,7 +62,7 @@ impl Chain {
     /// Estimates the operations on an element.
     pub(super) fn work(&self) -> usize {
         let of = |step: &Move| match step {
-            Move::Apply(Code::Exp | Code::ExpSub | Code::Tanh | Code::Erf, _) => 16,
+            Move::Apply(Code::Exp | Code::ExpSub | Code::Tanh | Code::Erf | Code::Sigmoid, _) => 16,
             _ => 1,
         };
         self.moves.iter().map(of).sum()
@@ -137,6 +138,15 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
+    /// Returns whether a value is this f32.
+    fn is_number(&self, value: Value, number: f32) -> bool {
+        self.dtypes[value] == DType::F32
+            && self
+                .constants
+                .iter()
+                .any(|(constant, _, scalar)| *constant == value && *scalar == Scalar::f32(number))
+    }
+
     /// Returns whether the `or` of `a << by` and `a >> back` rotates `a`: an unsigned word, by
     /// constant counts that add up to 32.
     fn rotates(&self, a: Value, by: Value, back: Value) -> bool {

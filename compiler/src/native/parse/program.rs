@@ -219,8 +219,9 @@ impl Cursor<'_> {
         let left = self.factor(variables)?;
         self.expect("right")?;
         let right = self.factor(variables)?;
+        let guards = if self.eat("counts") { self.conditions(variables)? } else { Vec::new() };
         self.expect("}")?;
-        Ok(Product { dtype, batch, rows, columns, terms, left, right, packs, blocks })
+        Ok(Product { dtype, batch, rows, columns, terms, left, right, guards, packs, blocks })
     }
 
     fn blocks(&mut self) -> Parsed<ProductBlocks> {

@@ -150,7 +150,7 @@ impl Factor {
 impl Product {
     fn text(&self, axes: usize) -> String {
         let Product { batch, rows, columns, terms, blocks, .. } = self;
-        let lines = [
+        let mut lines = vec![
             format!("product {}{} {{", self.dtype, flag(self.packs, "packs")),
             format!(
                 "blocks of {} terms {} columns {} rows finished {} window {}",
@@ -164,6 +164,9 @@ impl Product {
             format!("left {}", self.left.text(axes)),
             format!("right {}", self.right.text(axes)),
         ];
+        if !self.guards.is_empty() {
+            lines.push(format!("counts{}", conditions(&self.guards, axes)));
+        }
         lines.join("\n        ") + "\n    }"
     }
 }

@@ -146,6 +146,7 @@ impl NativeProgram {
         for (size, of) in [(blocks.columns, "columns"), (blocks.rows, "rows")] {
             ensure((1..=MOST_AT_ONCE).contains(&size), || format!("blocks of {size} {of}"))?;
         }
+        product.guards.iter().try_for_each(|guard| self.expression(guard))?;
         if *dtype == DType::I32 {
             return self.product_of_bytes([&product.left, &product.right]);
         }

@@ -4,8 +4,10 @@
 //! The native program says which axes are rows, columns, batch and terms of the sum. A convolution
 //! is such a product whose left operand is gathered. A factor that is a single load is packed from
 //! its operand by tables of offsets, or read in place. Any other factor is computed while packing.
-//! Guards become zeros in the packed operands. The epilogue runs on finished tiles.
+//! Guards become zeros in the packed operands, and [`Counted`] repairs what these make NaN. The
+//! epilogue runs on finished tiles.
 
+use super::counted::Counted;
 use super::gemm::{
     Element, Frame, Gather, Layout, Pack, Packed, Panel, Places, Quads, Right, Size, Store, Tile,
     View, Window, product,
@@ -29,6 +31,8 @@ pub struct Contraction {
     size: Size,
     left: Side,
     right: Side,
+    /// Repairs sums, where terms may not count.
+    counted: Option<Counted>,
     /// The operands that the right factor reads, and whether it can be packed ahead.
     operands: Vec<usize>,
     packs: bool,
@@ -109,6 +113,7 @@ impl Contraction {
         let mut size = Size { batch: b, m, n, k, blocks: *blocks };
         let mut left = Side::new(program, [batch, rows, terms], &product.left);
         let mut right = Side::new(program, [batch, columns, terms], &product.right);
+        let mut terms_order = None;
         if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) =
             (&mut left, &mut right)
             && kind.terms() == 1
@@ -120,8 +125,10 @@ impl Contraction {
             if let Some(order) = order {
                 **places = places.reordered(&order);
                 **of_right = of_right.reordered(&order);
+                terms_order = Some(order);
             }
         }
+        let counted = Counted::new(program, product, terms_order.as_deref());
         let place = program.place();
         let places = |axes: &[usize]| -> Vec<usize> {
             let mut point = vec![0; program.extents.len()];
@@ -142,7 +149,8 @@ impl Contraction {
         }
         let (batch, rows) = (places(batch), places(rows));
         let (operands, packs) = (product.right.operands(), *packs);
-        Self { kind, size, left, right, operands, packs, batch, rows, columns: column_places, runs }
+        let columns = column_places;
+        Self { kind, size, left, right, counted, operands, packs, batch, rows, columns, runs }
     }
 
     /// Returns whether the left factor is read through a window.
@@ -227,7 +235,7 @@ impl Contraction {
         let left = self.left.bind::<T>(job.launch);
         let right = self.right.bind::<T>(job.launch);
         let right = packed.map_or(Right::Now(&right), Right::Packed);
-        let epilogue = Epilogue { job, contraction: self, idle: Idle::new() };
+        let epilogue = Epilogue { job, contraction: self, left: &left, right, idle: Idle::new() };
         product(self.size, &left, right, &epilogue);
     }
 }
@@ -367,15 +375,17 @@ impl Computed {
 }
 
 /// The store that runs the nest's epilogue on finished tiles.
-struct Epilogue<'a> {
+struct Epilogue<'a, T> {
     job: &'a Job<'a>,
     contraction: &'a Contraction,
+    left: &'a Bound<'a, T>,
+    right: Right<'a, Bound<'a, T>>,
     idle: Idle<Machine<'a>>,
 }
 
 // SAFETY: `Job::direct` returns memory for all the places of these rows × columns. Nobody else
 // computes these places, since a product stores each element once, and each is another place.
-unsafe impl<'a, T: Element> Store<T> for Epilogue<'a> {
+unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
     type Worker = Machine<'a>;
 
     fn worker(&self) -> Self::Worker {
@@ -388,7 +398,11 @@ unsafe impl<'a, T: Element> Store<T> for Epilogue<'a> {
 
     fn store(&self, machine: &mut Self::Worker, tile: Tile<T>) {
         let sums = bytemuck::cast_slice::<T, T::Sum>;
-        let Contraction { batch, rows, columns, runs, .. } = self.contraction;
+        let Contraction { size, counted, batch, rows, columns, runs, .. } = self.contraction;
+        let repaired = counted.as_ref().and_then(|counted| {
+            counted.repair(&tile, *size, self.left, self.right, self.job.launch.steps)
+        });
+        let tile = tile.with(repaired.as_deref());
         let width = tile.columns.len();
         let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
         let consecutive = runs[tile.columns.start] as usize >= width;
@@ -425,12 +439,13 @@ unsafe impl<'a, T: Element> Store<T> for Epilogue<'a> {
         of_rows: Range<usize>,
         of_columns: Range<usize>,
     ) -> Option<(*mut T, usize)> {
-        let Contraction { batch: batches, rows, columns, runs, .. } = self.contraction;
+        let Contraction { counted, batch: batches, rows, columns, runs, .. } = self.contraction;
         let (rows, first_column) = (&rows[of_rows], of_columns.start);
         let stride = rows.get(1).map_or(0, |second| second.wrapping_sub(rows[0]));
         let is_even = rows.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == stride);
         if (runs[first_column] as usize) < of_columns.len()
             || !is_even
+            || counted.is_some()
             || rows.last() < rows.first()
         {
             return None;

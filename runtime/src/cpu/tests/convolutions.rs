@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::cpu::product::contraction::Contraction;
+use std::sync::Arc;
 use tile_compiler::native::{Form, Implementation};
 
 /// The axes of a convolution: images, lines, pixels, channels, taps in both directions, filters.
@@ -205,8 +206,63 @@ fn groups_are_not_packed() {
 
 #[test]
 fn random_convolutions_equal_their_definition() {
-    // No infinities: where a guard excludes a term, the factor is 0.
     check(1500, 0, convolution);
+}
+
+/// Terms that do not count are left out, even if a factor is infinite or NaN, with the kernel
+/// packed in the run or ahead.
+#[test]
+fn convolutions_of_special_values_equal_their_definition() {
+    let mut runner = TestRunner::deterministic();
+    for case in 0..500 {
+        let mut draw = Draw(runner.rng());
+        let nest = convolution(&mut draw);
+        let (nest, steps) = in_loops(&mut draw, nest);
+        if nest.places() * nest.reduction_points() > 40_000 {
+            continue;
+        }
+        let mut operands = operands(&mut draw, &nest, 0);
+        for operand in &mut operands {
+            let place = draw.below(operand.ty().elements());
+            let value = draw.of(&[f64::INFINITY, f64::NEG_INFINITY, f64::NAN]);
+            operand.set(place, Scalar::from_f64(DType::F32, value));
+        }
+        let want = reference(&nest, &steps, &operands);
+        for packs in [false, true] {
+            let got = exact(&nest, &steps, &operands, packs);
+            let pairs = got.iter().zip(&want).flat_map(|(a, b)| a.scalars().zip(b.scalars()));
+            for (place, (got, want)) in pairs.enumerate() {
+                assert!(
+                    alike(got, want),
+                    "case {case}, packs {packs}: element {place} is {got:?}, not {want:?} at {steps:?}\n{nest}"
+                );
+            }
+        }
+    }
+}
+
+/// Runs a nest without Winograd's algorithm, with its right factor packed ahead if it `packs`.
+fn exact(nest: &Nest, steps: &[usize], operands: &[Tensor], packs: bool) -> Vec<Tensor> {
+    let program = NativeProgram::new(nest, &profile(true), &|_| packs);
+    let prepared = Prepared::new(Arc::new(program));
+    let registers: Vec<Register> = operands.iter().map(|t| register(t.bytes())).collect();
+    let mut operands: Vec<Operand> =
+        registers.iter().map(|register| Operand::from(register.elements())).collect();
+    let mut packed = None;
+    if packs && !prepared.packs().is_empty() {
+        packed = prepared.pack_at(steps, &operands, None);
+        prepared.packs().into_iter().for_each(|operand| operands[operand] = Operand::from(&[][..]));
+    }
+    let bytes = |ty: &TensorType| ty.elements() * ty.dtype.size();
+    let mut outputs: Vec<Register> =
+        nest.outputs.iter().map(|output| Register::zeroed(bytes(&output.ty))).collect();
+    let written: Vec<crate::cpu::Output> = outputs
+        .iter_mut()
+        .map(|output| crate::cpu::Output::new(output.elements_mut(), 0))
+        .collect();
+    // SAFETY: the nest is verified, and its places have positions of their own.
+    unsafe { prepared.run(steps, &operands, packed.as_ref(), &written) };
+    nest.outputs.iter().zip(&outputs).map(|(output, register)| tensor(output, register)).collect()
 }
 
 /// Enough of the convolutions are computed through a window.

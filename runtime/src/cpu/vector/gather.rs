@@ -1,7 +1,11 @@
 //! Loads of elements that are not contiguous.
 
 use super::level::vectorised;
-use super::number::Bits;
+use super::number::{Bits, Number};
+
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "an instruction of a vector unit")]
+mod instruction;
 
 vectorised! {
     /// Gathers `out[i] = data[start + i * step]`.
@@ -51,9 +55,26 @@ vectorised! {
         if first == last && is_within && moves.iter().all(|by| by == first) {
             return gather_strided(data, ends[0], step, out);
         }
+        #[cfg(target_arch = "x86_64")]
+        if instruction::gather(data, start, step, moves, out) {
+            return;
+        }
         for (i, (out, by)) in out.iter_mut().zip(moves).enumerate() {
             // A negative address becomes greater than any length.
             *out = data.get((start + i as i64 * step).wrapping_add(*by) as usize).copied().unwrap_or_default();
+        }
+    }
+}
+
+vectorised! {
+    /// Adds to each of `moves` its index, in steps of `stride`. Sums wrap.
+    pub fn add_moves<T: Number>(indices: &[T], stride: i64, moves: &mut [i64]) {
+        if stride == 1 {
+            moves.iter_mut().zip(indices).for_each(|(to, index)| *to = to.wrapping_add(index.to_i64()));
+            return;
+        }
+        for (to, index) in moves.iter_mut().zip(indices) {
+            *to = to.wrapping_add(index.to_i64().wrapping_mul(stride));
         }
     }
 }

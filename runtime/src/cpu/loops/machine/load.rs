@@ -238,12 +238,7 @@ impl Machine<'_> {
         moves.resize(length, moved - first);
         for (index, dtype, stride) in indices {
             self.widen(*index, length);
-            typed!(*dtype, D => {
-                let indices = self.value::<D>(*index);
-                moves.iter_mut().zip(indices).for_each(|(to, index)| {
-                    *to = to.wrapping_add(index.to_i64().wrapping_mul(*stride));
-                });
-            });
+            typed!(*dtype, D => vector::add_moves(self.value::<D>(*index), *stride, &mut moves));
         }
         self.walker.walk(&self.tape.space, lines, start, length, |piece| {
             let part = source.part(&piece);
@@ -275,11 +270,7 @@ impl Machine<'_> {
         moves.clear();
         moves.resize(self.rows, moved);
         for (index, dtype, stride) in indices {
-            typed!(*dtype, D => {
-                moves.iter_mut().zip(self.distinct::<D>(*index)).for_each(|(to, index)| {
-                    *to = to.wrapping_add(index.to_i64().wrapping_mul(*stride));
-                });
-            });
+            typed!(*dtype, D => vector::add_moves(self.distinct::<D>(*index), *stride, &mut moves));
         }
         let (step, is_row) = (lines.steps[0], lines.run == row);
         let between = if is_row { lines.beside[0] } else { step.wrapping_mul(row as i64) };

@@ -128,6 +128,19 @@ impl<'a, T> Tile<'a, T> {
         self.rows.clone().zip(lines.map(move |line| &line[..width]))
     }
 
+    /// Returns the memory from the first sum to the last, with what lies between rows.
+    pub fn memory(&self) -> &'a [T] {
+        &self.data[..(self.rows.len() - 1) * self.stride + self.columns.len()]
+    }
+
+    /// Returns the tile with other sums, row by row, if there are any.
+    pub fn with(self, sums: Option<&'a [T]>) -> Self {
+        match sums {
+            Some(data) => Self { data, stride: self.columns.len(), ..self },
+            None => self,
+        }
+    }
+
     /// Calls `f` with the sums of some rows, row by row, contiguous.
     pub fn together(&self, rows: Range<usize>, f: impl FnOnce(&[T]))
     where

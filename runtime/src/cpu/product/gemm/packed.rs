@@ -40,29 +40,41 @@ impl Packed {
     /// Restores the array that was packed from these places. Each place must be another element of
     /// the array, and together they must be all of it.
     pub fn unpack<T: Element>(&self, size: Size, places: &Places) -> Vec<T> {
-        let kernels = T::kernels();
-        let (width, kc, padded) =
-            (kernels.columns(), size.blocks.terms, size.n.next_multiple_of(kernels.lanes));
         let mut array = vec![T::default(); size.batch * size.n * size.k];
         for batch in 0..size.batch {
-            let packed = self.batch::<T>(batch);
+            let (packed, index) = (self.batch::<T>(batch), index::<T>(size));
             for k in 0..size.k {
-                let first = k / kc * kc;
-                let block = &packed[first * padded..];
-                let terms = kc.min(size.k - first);
                 for n in 0..size.n {
-                    let start = n / width * width;
-                    let at = start * terms + (k - first) * width.min(padded - start) + n - start;
-                    array[places.offset(batch, n, k)] = block[at];
+                    array[places.offset(batch, n, k)] = packed[index(k, n)];
                 }
             }
         }
         array
     }
 
+    /// Copies a column of one batch.
+    pub fn column<T: Element>(&self, size: Size, batch: usize, n: usize, to: &mut [T]) {
+        let (packed, index) = (self.batch::<T>(batch), index::<T>(size));
+        for (k, to) in to.iter_mut().enumerate() {
+            *to = packed[index(k, n)];
+        }
+    }
+
     /// Returns the panels of one batch, in the layout of `pack`.
     pub fn batch<T: Element>(&self, batch: usize) -> &[T] {
         &self.panels.elements()[batch * self.stride..(batch + 1) * self.stride]
+    }
+}
+
+/// Returns the function that maps k and n to an element's index among a batch's panels.
+fn index<T: Element>(size: Size) -> impl Fn(usize, usize) -> usize {
+    let kernels = T::kernels();
+    let (width, kc, padded) =
+        (kernels.columns(), size.blocks.terms, size.n.next_multiple_of(kernels.lanes));
+    move |k, n| {
+        let (first, start) = (k / kc * kc, n / width * width);
+        let terms = kc.min(size.k - first);
+        first * padded + start * terms + (k - first) * width.min(padded - start) + n - start
     }
 }
 

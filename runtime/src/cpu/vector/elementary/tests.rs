@@ -1,4 +1,6 @@
 use super::*;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::vector::register::F32x16;
 
 /// Returns the greatest error of `f` against `exact`, in units in the last place, over floats of
 /// all magnitudes in `low..=high`.
@@ -90,10 +92,14 @@ fn functions_of_lanes<L: Lanes>(proof: L::Proof) {
     assert!(everywhere(lane::<L>(proof, tanh), f64::tanh) < 2.0);
     assert!(everywhere(lane::<L>(proof, erf), libm::erf) < 2.0);
     assert_eq!(lane::<L>(proof, erf)(-4.0), -1.0);
+    let logistic = lane::<L>(proof, sigmoid);
+    assert!(everywhere(&logistic, |x| 1.0 / (1.0 + (-x).exp())) < 3.0);
+    let ends = [f32::NEG_INFINITY, f32::INFINITY, 0.0].map(logistic);
+    assert_eq!(ends, [0.0, 1.0, 0.5]);
 }
 
 #[test]
-fn within_two_units_in_the_last_place() {
+fn within_units_in_the_last_place() {
     functions_of_lanes::<crate::cpu::vector::register::Portable<f32, 4>>(());
     #[cfg(target_arch = "x86_64")]
     {

@@ -55,17 +55,23 @@ fn what_is_moved_out_of_the_data_is_zero() {
         vec![-1, -1, -1],
         vec![4, -9, 2],
         vec![2, 5, 2],
+        vec![0, 9, -1, i64::MAX - 40, i64::MIN, 1 << 32, 10, 3],
+        (0..19).map(|i| i * 7 % 12 - 1).collect(),
     ] {
         for step in [-1, 0, 1, 2] {
-            let mut out = vec![7.0; moves.len()];
-            gather_moved(&data, 1, step, &moves, &mut out);
-            let at = |(i, by): (usize, &i64)| usize::try_from(1 + i as i64 * step + by).ok();
-            let element = |place| at(place).and_then(|at| data.get(at)).copied().unwrap_or(0.0);
-            assert_eq!(
-                out,
-                moves.iter().enumerate().map(element).collect::<Vec<f32>>(),
-                "{moves:?}, step {step}"
-            );
+            moved(&data, step, &moves);
+            moved(&data.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>(), step, &moves);
+            moved(&data.iter().map(|x| *x as u8).collect::<Vec<u8>>(), step, &moves);
         }
     }
+}
+
+/// Compares [`gather_moved`] with its definition.
+fn moved<T: Number + std::fmt::Debug>(data: &[T], step: i64, moves: &[i64]) {
+    let mut out = vec![data[7]; moves.len()];
+    gather_moved(data, 1, step, moves, &mut out);
+    let at = |(i, by): (usize, &i64)| usize::try_from((1 + i as i64 * step).wrapping_add(*by)).ok();
+    let element = |place| at(place).and_then(|at| data.get(at)).copied().unwrap_or_default();
+    let want: Vec<T> = moves.iter().enumerate().map(element).collect();
+    assert_eq!(out, want, "{moves:?}, step {step}");
 }

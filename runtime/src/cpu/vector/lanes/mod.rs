@@ -365,6 +365,11 @@ pub trait Lanes: Vector<Scalar = f32> {
     fn erf_each(all: &mut [Self]) {
         by_groups!(std::hint::black_box(all), elementary::erf);
     }
+    /// Replaces each register by 1 / (1 + e⁻ˣ).
+    #[inline(always)]
+    fn sigmoid_each(all: &mut [Self]) {
+        by_groups!(std::hint::black_box(all), elementary::sigmoid);
+    }
 }
 
 impl Lanes for Portable<f32, 1> {

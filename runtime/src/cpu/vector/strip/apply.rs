@@ -341,6 +341,7 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             }
             Code::Tanh => on_copy!(x, tanh_each),
             Code::Erf => on_copy!(x, erf_each),
+            Code::Sigmoid => on_copy!(x, sigmoid_each),
             Code::Word(op) => x = strip.words(op, x, a),
             Code::FromSigned => each!(x, k => x[k].words_as_floats(true)),
             Code::FromUnsigned => each!(x, k => x[k].words_as_floats(false)),

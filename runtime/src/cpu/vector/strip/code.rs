@@ -43,8 +43,8 @@ macro_rules! codes {
 
 codes! {
     Nothing Take Add Sub SubFrom Mul Div DivInto Max MaxOf Min MinOf MulAdd MulSub MulSubFrom AddMul
-    Square Neg Abs Sqrt Recip Rint Rsqrt Exp ExpSub Tanh Erf FromSigned FromUnsigned
-    ToSigned ToSignedByte ToUnsignedByte SignedByte UnsignedByte;
+    Square Neg Abs Sqrt Recip Rint Rsqrt Exp ExpSub Tanh Erf Sigmoid FromSigned
+    FromUnsigned ToSigned ToSignedByte ToUnsignedByte SignedByte UnsignedByte;
 
     /// The six relations store at `b` whether they hold between `x` and `a`.
     Equal
