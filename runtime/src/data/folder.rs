@@ -97,6 +97,19 @@ pub struct Wanted {
 /// # Errors
 /// Returns [`Error::Data`] if it has no samples, is ambiguous or is damaged. The error names the
 /// file.
+///
+/// ```
+/// use tile_runtime::data::folder;
+/// use tile_runtime::train::Dataset;
+///
+/// let path = std::env::temp_dir().join(format!("tile-doc-{}.csv", std::process::id()));
+/// std::fs::write(&path, "width,height,kind\n1,2,0\n3,4,1\n5,6,1\n")?;
+/// let samples = folder::open(&path)?;
+/// assert_eq!(Dataset::len(&*samples.train), 3);
+/// assert!(samples.test.is_none());
+/// std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn open(path: &Path) -> Result<Samples, Error> {
     open_for(path, &Wanted::default())
 }

@@ -13,6 +13,18 @@ use crate::error::Error;
 use crate::model::Model;
 
 /// A builder of a [`Trainer`].
+///
+/// ```
+/// use tile_runtime::{Device, Model, Setting};
+///
+/// let model = Model::compile(
+///     "model Line(units = 1)(X[N, 2]) -> (Y) { Y = X |> Dense(units); }
+///      train Line { loss = MeanSquaredError(); optimizer = SGD(); batch_size = 16; }",
+/// )?;
+/// let trainer = model.trainer(&Device::cpu()).set("units", Setting::Int(3)).build()?;
+/// assert_eq!(trainer.settings().batch_size, 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct TrainerBuilder {
     model: Model,

@@ -9,6 +9,21 @@ use super::reading::Reading;
 use crate::error::Error;
 
 /// A callback of training. It can end training with [`Progress::stop`].
+///
+/// ```
+/// use tile_runtime::Error;
+/// use tile_runtime::train::{Callback, Epoch, Progress};
+///
+/// /// Ends training when the loss is small.
+/// struct Enough(f64);
+///
+/// impl Callback for Enough {
+///     fn epoch(&mut self, progress: &mut Progress, epoch: &Epoch) -> Result<(), Error> {
+///         progress.stop |= epoch.get("loss").is_some_and(|loss| loss < self.0);
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait Callback {
     /// Runs after a step.
     ///

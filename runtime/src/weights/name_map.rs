@@ -16,6 +16,15 @@ use crate::files::{open_file, read_file};
 const MOST_PATTERNS: usize = 1000;
 
 /// A map from names in a file to paths of the program.
+///
+/// ```
+/// use tile_runtime::weights::NameMap;
+///
+/// let map = NameMap::parse("names.txt", "layers.0.weight = dense.Kernel\n")?;
+/// assert!(!map.is_empty());
+/// assert!(NameMap::parse("names.txt", "no equals sign").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameMap {
     file: PathBuf,
