@@ -20,7 +20,7 @@
 //!
 //! - `files`: reading within bounds, and writing whole files.
 //! - `error`: errors.
-//! - `value`: memory of an app that sessions read and write. `errand`: work on other threads.
+//! - `value`: memory of an app that sessions read and write. `background`: work on other threads.
 //! - `host`, `store`, `storage`, `memory`: the memory of programs, and weights that they share.
 //! - `pending`: results that may wait. `backend`: what a device does. `cpu`, `check`, `wgpu` and
 //!   `backends`: the devices.
@@ -46,6 +46,7 @@ pub mod array;
 mod available;
 mod backend;
 mod backends;
+mod background;
 mod builder;
 #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
 mod cache;
@@ -57,7 +58,6 @@ pub mod cpu;
 pub mod data;
 mod device;
 mod device_info;
-mod errand;
 mod error;
 mod files;
 mod host;

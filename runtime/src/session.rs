@@ -43,10 +43,10 @@ const INITIALISED_TOGETHER: usize = 8 << 20;
 /// ```
 pub struct Session {
     /// The inputs, then the weights.
-    given: Vec<Given>,
-    /// The number of inputs in `given`.
+    arguments: Vec<Argument>,
+    /// The number of inputs in `arguments`.
     inputs: usize,
-    outputs: Vec<Returned>,
+    outputs: Vec<Output>,
     /// The output that a view of a device's memory shows.
     viewed: Option<Tensor>,
     executable: Box<dyn Executable>,
@@ -70,20 +70,20 @@ pub(crate) struct Origin {
 }
 
 /// An input or weight that the caller sets.
-struct Given {
+struct Argument {
     name: String,
     ty: TensorType,
     /// Whether the value persists for the next run: an input set by [`Session::set`], or any weight
     /// with a value.
-    kept: bool,
+    is_set: bool,
     /// Whether the value is in memory of the app on the device.
     is_bound: bool,
     /// Whether there is a value for the current run.
-    now: bool,
+    is_given: bool,
 }
 
 /// An output.
-struct Returned {
+struct Output {
     name: String,
     ty: TensorType,
     /// Whether the last run wrote it to memory of the app.
@@ -94,14 +94,20 @@ impl Session {
     pub(crate) fn new(executable: Box<dyn Executable>) -> Session {
         let Ports { inputs, weights, outputs } = executable.ports();
         let (count, all) = (inputs.len(), inputs.into_iter().chain(weights));
-        let given = all
-            .map(|(name, ty)| Given { name, ty, kept: false, is_bound: false, now: false })
+        let arguments = all
+            .map(|(name, ty)| Argument {
+                name,
+                ty,
+                is_set: false,
+                is_bound: false,
+                is_given: false,
+            })
             .collect();
-        let returned = |(name, ty)| Returned { name, ty, is_lent: false };
+        let output = |(name, ty)| Output { name, ty, is_lent: false };
         Session {
-            given,
+            arguments,
             inputs: count,
-            outputs: outputs.into_iter().map(returned).collect(),
+            outputs: outputs.into_iter().map(output).collect(),
             viewed: None,
             executable,
             initial: Graph::default(),
@@ -128,18 +134,18 @@ impl Session {
     /// Returns the names and types of the inputs, in the order of the program's header, without
     /// those bound to constants.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorType)> {
-        let inputs = self.given[..self.inputs].iter().filter(|input| input.name != SEED);
+        let inputs = self.arguments[..self.inputs].iter().filter(|input| input.name != SEED);
         inputs.map(|input| (input.name.as_str(), &input.ty))
     }
 
     /// Returns the paths and types of the weights, in the order in which the program creates them.
     pub fn weights(&self) -> impl Iterator<Item = (&str, &TensorType)> {
-        self.given[self.inputs..].iter().map(|weight| (weight.name.as_str(), &weight.ty))
+        self.arguments[self.inputs..].iter().map(|weight| (weight.name.as_str(), &weight.ty))
     }
 
     /// Returns the paths and types of the weights without a value.
     pub fn missing_weights(&self) -> impl Iterator<Item = (&str, &TensorType)> {
-        let missing = self.given[self.inputs..].iter().filter(|weight| !weight.kept);
+        let missing = self.arguments[self.inputs..].iter().filter(|weight| !weight.is_set);
         missing.map(|weight| (weight.name.as_str(), &weight.ty))
     }
 
@@ -150,11 +156,13 @@ impl Session {
     }
 
     fn unknown_input(&self, name: &str) -> Error {
-        let names = |given: &[Given]| given.iter().map(|given| given.name.clone()).collect();
+        let names = |arguments: &[Argument]| {
+            arguments.iter().map(|argument| argument.name.clone()).collect()
+        };
         Error::UnknownInput {
             name: name.into(),
-            inputs: names(&self.given[..self.inputs]),
-            weights: names(&self.given[self.inputs..]),
+            inputs: names(&self.arguments[..self.inputs]),
+            weights: names(&self.arguments[self.inputs..]),
         }
     }
 
@@ -165,24 +173,25 @@ impl Session {
         &mut self,
         inputs: impl IntoIterator<Item = (N, T)>,
     ) -> Result<Outputs, Error> {
-        self.given.iter_mut().for_each(|given| given.now = given.kept);
+        self.arguments.iter_mut().for_each(|argument| argument.is_given = argument.is_set);
         for (name, value) in inputs {
             let number = self.number(name.as_ref(), &value)?;
             self.executable.set(number, &value).await?;
-            self.given[number].kept |= number >= self.inputs;
-            self.given[number].now = true;
+            self.arguments[number].is_set |= number >= self.inputs;
+            self.arguments[number].is_given = true;
         }
-        self.all_given(|given| given.now)?;
+        self.all_given(|argument| argument.is_given)?;
         self.outputs.iter_mut().for_each(|output| output.is_lent = false);
         let tensors = self.executable.run_async().await?;
         Ok(self.named(tensors))
     }
 
     /// Returns an error for the first input or weight that is not given.
-    fn all_given(&self, is_given: impl Fn(&Given) -> bool) -> Result<(), Error> {
-        let missing = self.given.iter().position(|given| !is_given(given));
+    fn all_given(&self, is_given: impl Fn(&Argument) -> bool) -> Result<(), Error> {
+        let missing = self.arguments.iter().position(|argument| !is_given(argument));
         let Some(number) = missing else { return Ok(()) };
-        let (name, expected) = (self.given[number].name.clone(), self.given[number].ty.clone());
+        let (name, expected) =
+            (self.arguments[number].name.clone(), self.arguments[number].ty.clone());
         Err(match number < self.inputs {
             true => Error::MissingInput { name, expected },
             false => Error::MissingWeight { path: name, expected },
@@ -191,7 +200,7 @@ impl Session {
 
     /// Begins a run on the values of [`Session::set`].
     fn begin(&mut self) -> Result<(), Error> {
-        self.all_given(|given| given.kept)?;
+        self.all_given(|argument| argument.is_set)?;
         self.outputs.iter_mut().for_each(|output| output.is_lent = false);
         Ok(())
     }
@@ -224,17 +233,17 @@ impl Session {
     pub async fn set_async(&mut self, name: &str, value: &dyn Value) -> Result<(), Error> {
         let number = self.number(name, value)?;
         self.executable.set(number, value).await?;
-        self.given[number].kept = true;
+        self.arguments[number].is_set = true;
         Ok(())
     }
 
     /// Returns a weight by its path, or an input, that has a value.
     pub fn get(&self, name: &str) -> Result<Tensor, Error> {
-        let Some(number) = self.given.iter().position(|given| given.name == name) else {
+        let Some(number) = self.arguments.iter().position(|argument| argument.name == name) else {
             return Err(self.unknown_input(name));
         };
-        let Given { ty, kept, .. } = &self.given[number];
-        match kept {
+        let Argument { ty, is_set, .. } = &self.arguments[number];
+        match is_set {
             true => block_on(self.executable.get(number)),
             false if number < self.inputs => {
                 Err(Error::MissingInput { name: name.into(), expected: ty.clone() })
@@ -245,7 +254,7 @@ impl Session {
 
     /// Returns whether no weight has a value.
     pub(crate) fn has_no_weights(&self) -> bool {
-        self.given[self.inputs..].iter().all(|given| !given.kept)
+        self.arguments[self.inputs..].iter().all(|argument| !argument.is_set)
     }
 
     /// Initialises every weight without a value. The same seed gives the same values on every
@@ -256,8 +265,8 @@ impl Session {
     /// for the first ones.
     #[cfg(feature = "compile")]
     pub fn initialise(&mut self, seed: u64) -> Result<(), Error> {
-        let missing = self.given[self.inputs..].iter().filter(|given| !given.kept);
-        let missing: HashSet<&str> = missing.map(|given| given.name.as_str()).collect();
+        let missing = self.arguments[self.inputs..].iter().filter(|argument| !argument.is_set);
+        let missing: HashSet<&str> = missing.map(|argument| argument.name.as_str()).collect();
         let is_missing = |(path, _): &&(String, NodeId)| missing.contains(path.as_str());
         let mut wanted: Vec<(String, NodeId)> =
             self.initial.outputs.iter().filter(is_missing).cloned().collect();
@@ -293,7 +302,7 @@ impl Session {
 
     /// The async form of [`Session::seed`].
     pub async fn seed_async(&mut self, seed: u64, step: u32) -> Result<(), Error> {
-        if self.given[..self.inputs].iter().any(|input| input.name == SEED) {
+        if self.arguments[..self.inputs].iter().any(|input| input.name == SEED) {
             let words = [seed as u32, ((seed >> 32) as u32).wrapping_add(step)];
             let words = words.map(|word| Scalar::from_i64(DType::U32, i64::from(word)));
             if let Some(tensor) = Tensor::from_scalars(TensorType::new(DType::U32, [2]), words) {
@@ -338,9 +347,9 @@ impl Session {
     /// # Errors
     /// Returns [`Error::WrongWeight`] without changes if a weight has another type in the store.
     pub(crate) fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
-        self.given[self.inputs..]
+        self.arguments[self.inputs..]
             .iter_mut()
-            .for_each(|weight| weight.kept = store.has(&weight.name));
+            .for_each(|weight| weight.is_set = store.has(&weight.name));
         self.executable.attach(store)
     }
 
@@ -351,12 +360,12 @@ impl Session {
 
     /// Returns the names of all inputs, including hidden ones, and the paths of the weights.
     pub(crate) fn given_names(&self) -> Vec<String> {
-        self.given.iter().map(|given| given.name.clone()).collect()
+        self.arguments.iter().map(|argument| argument.name.clone()).collect()
     }
 
     /// Returns whether the program has an input with this name, possibly a hidden one.
     pub(crate) fn has_input(&self, name: &str) -> bool {
-        self.given[..self.inputs].iter().any(|input| input.name == name)
+        self.arguments[..self.inputs].iter().any(|input| input.name == name)
     }
 
     /// Returns one output of the last run.
@@ -384,12 +393,12 @@ impl Session {
     /// # Errors
     /// Those of the device, and [`Error::LentOutput`] if the last run was [`Session::run_into`].
     pub fn read(&self) -> Result<Outputs, Error> {
-        self.outputs.iter().try_for_each(Returned::check)?;
+        self.outputs.iter().try_for_each(Output::check)?;
         block_on(self.executable.read()).map(|tensors| self.named(tensors))
     }
 }
 
-impl Returned {
+impl Output {
     /// Checks that the output is in memory of the session.
     fn check(&self) -> Result<(), Error> {
         match self.is_lent {

@@ -16,7 +16,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::onnx::OnnxFile;
 use crate::session::Session;
-use crate::value::{Value, kept};
+use crate::value::{Value, tensor_on};
 
 /// A model that is compiled while it runs.
 pub struct Staged {
@@ -109,7 +109,7 @@ impl Executable for Staged {
 
     fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()> {
         let name = &self.inputs[number];
-        let set = kept(value, self.device.name()).map(|tensor| {
+        let set = tensor_on(value, self.device.name()).map(|tensor| {
             if self.given.values.get(name) != Some(&tensor) {
                 self.imported = None;
                 self.given.values.insert(name.clone(), tensor);

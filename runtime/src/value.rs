@@ -83,7 +83,7 @@ pub fn type_of(value: &dyn Value) -> TensorType {
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] if there is no memory for it.
-pub fn kept(value: &dyn Value, device: &str) -> Result<Tensor, Error> {
+pub fn tensor_on(value: &dyn Value, device: &str) -> Result<Tensor, Error> {
     let what = || format!("a value of type {}", type_of(value));
     to_tensor(value).ok_or_else(|| Error::OutOfMemory { device: device.into(), what: what() })
 }

@@ -11,7 +11,7 @@ use tile_compiler::plan::{BufferId, Content, Plan, Port};
 use tile_compiler::tensor::Tensor;
 
 use crate::backend::{Executable, Pending, Ports, fill, ready};
-use crate::errand::Errand;
+use crate::background::Background;
 use crate::error::Error;
 use crate::host::{Lent, Memory, RunMemory, allocate};
 use crate::storage::{from_storage, store, to_storage, unstore};
@@ -53,7 +53,7 @@ pub struct HostExecutable<E> {
     lends_input: Vec<bool>,
     /// Whether memory of the caller can stand in for the buffer of each output.
     lends_output: Vec<bool>,
-    place: Mutex<Place<E>>,
+    state: Mutex<State<E>>,
 }
 
 /// The memory of a plan with its engine.
@@ -65,28 +65,28 @@ struct Work<E> {
     results: Vec<BufferId>,
 }
 
-/// The place of the work.
-enum Place<E> {
-    Here(Box<Work<E>>),
+/// The state of the work.
+enum State<E> {
+    Idle(Box<Work<E>>),
     /// A thread runs it.
-    Away(Errand<Finished<E>>),
-    /// It is between two places.
+    Running(Background<Finished<E>>),
+    /// It is on its way from one to the other.
     Moving,
 }
 
 /// Work that a thread has run, with the outputs, or the panic of the run.
 type Finished<E> = (Box<Work<E>>, Result<Result<Vec<Tensor>, Error>, Box<dyn Any + Send>>);
 
-impl<E: Engine> Place<E> {
+impl<E: Engine> State<E> {
     /// Returns the work, after the end of a run that was dropped.
     fn work(&mut self) -> &mut Work<E> {
-        if let Place::Away(_) = self
-            && let Place::Away(errand) = std::mem::replace(self, Place::Moving)
+        if let State::Running(_) = self
+            && let State::Running(task) = std::mem::replace(self, State::Moving)
         {
-            *self = Place::Here(errand.wait().0);
+            *self = State::Idle(task.wait().0);
         }
         match self {
-            Place::Here(work) => work,
+            State::Idle(work) => work,
             _ => unreachable!("the work comes back from each run"),
         }
     }
@@ -94,8 +94,8 @@ impl<E: Engine> Place<E> {
     /// Runs the work on another thread.
     fn send(&mut self) {
         self.work();
-        if let Place::Here(mut work) = std::mem::replace(self, Place::Moving) {
-            *self = Place::Away(Errand::start(move || {
+        if let State::Idle(mut work) = std::mem::replace(self, State::Moving) {
+            *self = State::Running(Background::start(move || {
                 let run = || work.run().and_then(|()| work.results());
                 let result = catch_unwind(AssertUnwindSafe(run));
                 (work, result)
@@ -105,11 +105,11 @@ impl<E: Engine> Place<E> {
 
     /// Returns the outputs of the work that was sent, when it is back.
     fn poll(&mut self, context: &mut Context) -> Poll<Result<Vec<Tensor>, Error>> {
-        let Place::Away(errand) = self else {
+        let State::Running(task) = self else {
             return Poll::Ready(Err(Error::internal("no run is pending")));
         };
-        errand.poll(context).map(|(work, result)| {
-            *self = Place::Here(work);
+        task.poll(context).map(|(work, result)| {
+            *self = State::Idle(work);
             result.unwrap_or_else(|panic| resume_unwind(panic))
         })
     }
@@ -250,18 +250,18 @@ impl<E: Engine> HostExecutable<E> {
                 work.fill(id, tensor)?;
             }
         }
-        let place = Mutex::new(Place::Here(Box::new(work)));
-        Ok(HostExecutable { plan, lends_input, lends_output, place })
+        let state = Mutex::new(State::Idle(Box::new(work)));
+        Ok(HostExecutable { plan, lends_input, lends_output, state })
     }
 
     /// Returns the work, when no run is pending any more.
     fn work(&mut self) -> &mut Work<E> {
-        self.place.get_mut().unwrap_or_else(PoisonError::into_inner).work()
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).work()
     }
 
     /// Calls `f` with the work, when no run is pending any more.
     fn with<R>(&self, f: impl FnOnce(&Work<E>) -> R) -> R {
-        f(self.place.lock().unwrap_or_else(PoisonError::into_inner).work())
+        f(self.state.lock().unwrap_or_else(PoisonError::into_inner).work())
     }
 
     /// Runs the program on values and memory of the caller: where they are, or else by copies.
@@ -355,10 +355,10 @@ impl<E: Engine> Executable for HostExecutable<E> {
         if cfg!(target_family = "wasm") {
             return self.run(&[]);
         }
-        let place = self.place.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         Pending::Waiting(Box::pin(async move {
-            place.send();
-            poll_fn(|context| place.poll(context)).await
+            state.send();
+            poll_fn(|context| state.poll(context)).await
         }))
     }
 
@@ -392,7 +392,7 @@ impl<E: Engine> Executable for HostExecutable<E> {
             return Err(Error::data("weights are shared by sessions of one device".into()));
         };
         let work = self.work();
-        let mut theirs = other.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut theirs = other.state.lock().unwrap_or_else(PoisonError::into_inner);
         let theirs = theirs.work();
         // After each weight, so that at most one is there twice.
         for &(mine, number) in pairs {

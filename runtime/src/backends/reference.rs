@@ -12,7 +12,7 @@ use crate::backend::{Backend, Executable, Pending, Ports, given_name, ready};
 use crate::error::Error;
 use crate::memory;
 use crate::store::{Memory, Store, Stored};
-use crate::value::{Value, kept};
+use crate::value::{Value, tensor_on};
 
 /// The reference interpreter.
 pub struct Reference;
@@ -100,7 +100,7 @@ impl Executable for Interpreted {
     }
 
     fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()> {
-        ready(kept(value, "reference").map(|tensor| self.given[number].1 = Some(tensor)))
+        ready(tensor_on(value, "reference").map(|tensor| self.given[number].1 = Some(tensor)))
     }
 
     fn get(&self, number: usize) -> Pending<'_, Tensor> {

@@ -39,8 +39,8 @@ impl Session {
     }
 
     fn bind_or_not(&mut self, name: &str, resource: Option<Resource>) -> Result<(), Error> {
-        let inputs = self.given[..self.inputs].iter();
-        let input = inputs.map(|given| &given.name).position(|input| input == name);
+        let inputs = self.arguments[..self.inputs].iter();
+        let input = inputs.map(|argument| &argument.name).position(|input| input == name);
         let output = self.outputs.iter().position(|output| output.name == name);
         let (number, is_output) = match (input, output) {
             (Some(number), _) => (number, false),
@@ -50,9 +50,9 @@ impl Session {
         let is_bound = resource.is_some();
         self.gpu(name)?.bind(number, is_output, resource)?;
         if !is_output {
-            let given = &mut self.given[number];
-            given.kept = is_bound || given.kept && !given.is_bound;
-            given.is_bound = is_bound;
+            let argument = &mut self.arguments[number];
+            argument.is_set = is_bound || argument.is_set && !argument.is_bound;
+            argument.is_bound = is_bound;
         }
         Ok(())
     }

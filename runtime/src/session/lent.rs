@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Given, Session};
+use super::{Argument, Session};
 use crate::backend::block_on;
 use crate::error::Error;
 use crate::value::{Destination, Value, View, type_of};
@@ -73,21 +73,22 @@ impl Session {
     /// [`Error::WrongWeight`] if a weight has another type there.
     pub(crate) fn share(&mut self, other: &Session) -> Result<(), Error> {
         let mut pairs = Vec::new();
-        for number in self.inputs..self.given.len() {
-            let Given { name, ty, .. } = &self.given[number];
-            let theirs = other.given[other.inputs..].iter().position(|given| given.name == *name);
+        for number in self.inputs..self.arguments.len() {
+            let Argument { name, ty, .. } = &self.arguments[number];
+            let theirs =
+                other.arguments[other.inputs..].iter().position(|argument| argument.name == *name);
             let Some(theirs) = theirs.map(|theirs| theirs + other.inputs) else { continue };
-            let Given { ty: given, kept, .. } = &other.given[theirs];
+            let Argument { ty: given, is_set, .. } = &other.arguments[theirs];
             if given != ty {
                 let (path, expected, given) = (name.clone(), ty.clone(), given.clone());
                 return Err(Error::WrongWeight { path, expected, given });
             }
-            if *kept {
+            if *is_set {
                 pairs.push((number, theirs));
             }
         }
         self.executable.share(&pairs, &*other.executable)?;
-        pairs.iter().for_each(|&(number, _)| self.given[number].kept = true);
+        pairs.iter().for_each(|&(number, _)| self.arguments[number].is_set = true);
         Ok(())
     }
 
@@ -98,19 +99,19 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, T)>,
     ) -> Result<Values<T>, Error> {
         let mut values = Values::new();
-        self.given.iter_mut().for_each(|given| given.now = given.kept);
+        self.arguments.iter_mut().for_each(|argument| argument.is_given = argument.is_set);
         for (name, value) in inputs {
             let number = self.number(name.as_ref(), &value)?;
-            self.given[number].now = true;
-            if self.given[number].kept || number >= self.inputs {
+            self.arguments[number].is_given = true;
+            if self.arguments[number].is_set || number >= self.inputs {
                 block_on(self.executable.set(number, &value))?;
-                self.given[number].kept = true;
+                self.arguments[number].is_set = true;
                 continue;
             }
             values.retain(|(other, _)| *other != number);
             values.push((number, value));
         }
-        self.all_given(|given| given.now)?;
+        self.all_given(|argument| argument.is_given)?;
         self.outputs.iter_mut().for_each(|output| output.is_lent = false);
         Ok(values)
     }
@@ -134,13 +135,13 @@ impl Session {
     /// Returns the index in `given` of the input or weight with this name. Inputs take precedence.
     /// Checks that `value` has its type.
     pub(super) fn number(&self, name: &str, value: &dyn Value) -> Result<usize, Error> {
-        let found = self.given.iter().position(|given| given.name == name);
+        let found = self.arguments.iter().position(|argument| argument.name == name);
         let number = found.ok_or_else(|| self.unknown_input(name))?;
-        if self.given[number].is_bound {
+        if self.arguments[number].is_bound {
             let what = "it has memory of the app; unbind it before it is given a value".into();
             return Err(Error::Bind { name: name.into(), what });
         }
-        let expected = &self.given[number].ty;
+        let expected = &self.arguments[number].ty;
         if value.dtype() == expected.dtype && value.shape() == expected.shape {
             return Ok(number);
         }

@@ -30,7 +30,7 @@ use crate::storage::{from_storage, to_storage};
 use crate::store::{self, DeviceMemory, Store, Stored};
 use crate::value::{Value, type_of};
 #[cfg(not(target_family = "wasm"))]
-use {crate::errand::Errand, std::future::poll_fn};
+use {crate::background::Background, std::future::poll_fn};
 
 /// The description of a part of the work in errors.
 const READBACKS: &str = "to allocate memory for the results";
@@ -55,7 +55,7 @@ pub struct GpuExecutable {
     readbacks: Mutex<Vec<Readback>>,
     /// The wait for a run, which may have been dropped.
     #[cfg(not(target_family = "wasm"))]
-    pending: Option<Errand<Result<(), Error>>>,
+    pending: Option<Background<Result<(), Error>>>,
 }
 
 /// The buffer of a weight in the store.
@@ -269,7 +269,7 @@ impl GpuExecutable {
         self.submitted();
         let mappings = self.map(&targets);
         let gpu = self.gpu.clone();
-        self.pending = Some(Errand::start(move || gpu.wait(submission)));
+        self.pending = Some(Background::start(move || gpu.wait(submission)));
         let waited = match &self.pending {
             Some(pending) => poll_fn(|context| pending.poll(context)).await,
             None => Ok(()),

@@ -47,7 +47,7 @@ pub struct Gpu {
 impl Gpu {
     /// Makes a device of our own, with these matrix units.
     pub fn own(name: String, device: Device, queue: Queue, matrices: Vec<MatrixUnit>) -> Gpu {
-        let compiled = Compiled::kept(&device);
+        let compiled = Compiled::load(&device);
         let shared = Gpu::shared(name, device, queue);
         let gpu = Gpu {
             compiled,

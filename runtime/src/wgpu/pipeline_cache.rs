@@ -50,7 +50,7 @@ impl Compiled {
 
 #[cfg(target_family = "wasm")]
 impl Compiled {
-    pub fn kept(device: &Device) -> Compiled {
+    pub fn load(device: &Device) -> Compiled {
         Compiled::new(device)
     }
 
@@ -65,7 +65,7 @@ impl Compiled {
 impl Compiled {
     /// Makes a cache with the pipelines that other processes compiled for this adapter, its driver
     /// and this version.
-    pub fn kept(device: &Device) -> Compiled {
+    pub fn load(device: &Device) -> Compiled {
         let info = device.adapter_info();
         let name = format!("pipelines-{:x}-{:x}", info.vendor, info.device);
         let file = CacheFile::new(&name, &adapter_key(device))
