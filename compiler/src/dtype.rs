@@ -225,6 +225,12 @@ impl Scalar {
         self.bits
     }
 
+    /// Writes the value, little-endian, to the bytes of an element of its type.
+    pub fn write_to(self, element: &mut [u8]) {
+        let bytes = self.bits.to_le_bytes();
+        element.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+    }
+
     /// Returns 0, or false.
     pub fn zero(dtype: DType) -> Scalar {
         Scalar { dtype, bits: 0 }

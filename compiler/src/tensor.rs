@@ -259,7 +259,8 @@ impl Tensor {
         &self.memory[self.start..][..self.length]
     }
 
-    /// Returns the bytes, as [`Tensor::bytes`] does, for writing. If others share the memory, the tensor gets its own first.
+    /// Returns the bytes, as [`Tensor::bytes`] does, for writing. If others share the memory, the
+    /// tensor gets its own first.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if Arc::get_mut(&mut self.memory).is_none() {
             *self = Tensor::new(self.ty.clone(), self.bytes().to_vec());
@@ -268,11 +269,22 @@ impl Tensor {
         &mut memory[self.start..][..self.length]
     }
 
+    /// Returns the bytes of each element, in row-major order, for writing.
+    pub fn elements_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let size = self.ty.dtype.size();
+        self.bytes_mut().chunks_exact_mut(size)
+    }
+
     /// Returns the bytes, as [`Tensor::bytes`] does: a copy if others share the memory.
     pub fn into_bytes(self) -> Vec<u8> {
-        match self.length == self.memory.len() {
-            true => Arc::unwrap_or_clone(self.memory),
-            false => self.bytes().to_vec(),
+        let end = self.start + self.length;
+        match Arc::try_unwrap(self.memory) {
+            Ok(mut memory) => {
+                memory.truncate(end);
+                memory.drain(..self.start);
+                memory
+            }
+            Err(shared) => shared[self.start..end].to_vec(),
         }
     }
 
@@ -293,10 +305,10 @@ impl Tensor {
     /// position is not below the number of elements.
     pub fn set(&mut self, position: usize, value: Scalar) {
         let size = self.ty.dtype.size();
-        let raw = value.cast(self.ty.dtype).bits().to_le_bytes();
+        let value = value.cast(self.ty.dtype);
         let rest = self.bytes_mut().get_mut(position.saturating_mul(size)..);
         if let Some(element) = rest.and_then(|rest| rest.get_mut(..size)) {
-            element.copy_from_slice(&raw[..size]);
+            value.write_to(element);
         }
     }
 

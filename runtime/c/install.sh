@@ -11,19 +11,25 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$here/../../Cargo.toml" | head -
 mkdir -p "$1/lib/pkgconfig" "$1/include/tile"
 prefix=$(cd "$1" && pwd)
 found=0
+# Apps on Linux load the library by the name with the version, and the linker finds the one without.
+# Before 1.0, a minor version may break.
+case $version in
+0.*) soname=libtile.so.$(cut -d. -f1,2 <<<"$version") ;;
+*) soname=libtile.so.${version%%.*} ;;
+esac
 for library in libtile.a libtile.so libtile.dylib tile.dll tile.dll.lib tile.lib; do
-    if [ -e "$built/$library" ]; then
-        cp "$built/$library" "$prefix/lib/"
-        found=1
+    [ -e "$built/$library" ] || continue
+    found=1
+    installed=$prefix/lib/$library
+    rm -f "$installed"
+    if [ $library = libtile.so ]; then
+        ln -s "$soname" "$installed"
+        installed=$prefix/lib/$soname
+        rm -f "$installed"
     fi
+    cp "$built/$library" "$installed"
 done
 [ $found = 1 ] || { echo "build it first: cargo build --release -p tile-c" >&2; exit 1; }
-if [ -e "$built/libtile.so" ]; then
-    # Apps load the name with the major version, and the linker finds the one without.
-    mv "$prefix/lib/libtile.so" "$prefix/lib/libtile.so.$version"
-    ln -sf "libtile.so.$version" "$prefix/lib/libtile.so.${version%%.*}"
-    ln -sf "libtile.so.${version%%.*}" "$prefix/lib/libtile.so"
-fi
 # A folder of its own, since a folder has one module map.
 cp "$here/include/tile.h" "$here/include/module.modulemap" "$prefix/include/tile/"
 # The libraries that `rustc --print native-static-libs` names, for apps that link libtile.a.

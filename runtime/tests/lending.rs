@@ -147,7 +147,8 @@ fn a_steady_state_allocates_nothing() {
             (into, viewed)
         };
         // A thread allocates its state in the first run in which it gets work.
-        assert!((0..20).any(|_| run() == (0, 0)));
+        let steady = (0..40).filter(|_| run() == (0, 0)).count();
+        assert!(steady >= 30, "{steady} of 40 runs allocate nothing");
         assert!(y.iter().all(|&y| y == 2.0));
     }
 }

@@ -205,7 +205,7 @@ fn node<N: AsRef<str>>(
         Op::Constant(scalar) => elementwise(ty, operands, |_| *scalar),
         Op::Elements(scalars) => {
             let mut result = blank(ty)?;
-            scalars.iter().enumerate().for_each(|(position, scalar)| result.set(position, *scalar));
+            result.elements_mut().zip(scalars).for_each(|(to, scalar)| scalar.write_to(to));
             Ok(result)
         }
         Op::Index { axis } => index(ty, *axis),
@@ -263,13 +263,13 @@ fn elementwise(
         walk.add_form((0..ty.rank()).map(along).collect(), 0);
     }
     let mut elements = vec![Scalar::zero(DType::Bool); operands.len()];
-    for position in 0..ty.elements() {
+    for to in result.elements_mut() {
         for (element, (operand, &offset)) in
             elements.iter_mut().zip(operands.iter().zip(walk.values()))
         {
             *element = operand.get(offset as usize);
         }
-        result.set(position, f(&elements));
+        f(&elements).cast(ty.dtype).write_to(to);
         walk.advance();
     }
     Ok(result)
@@ -278,11 +278,9 @@ fn elementwise(
 fn index(ty: &TensorType, axis: usize) -> Result<Tensor, Error> {
     let mut result = blank(ty)?;
     let stride = ty.strides()[axis];
-    for position in 0..ty.elements() {
-        result.set(
-            position,
-            Scalar::from_i64(DType::I32, (position / stride % ty.shape[axis]) as i64),
-        );
+    for (position, to) in result.elements_mut().enumerate() {
+        let index = (position / stride % ty.shape[axis]) as i64;
+        Scalar::from_i64(DType::I32, index).write_to(to);
     }
     Ok(result)
 }

@@ -166,7 +166,8 @@ fn clamped_index(
     (program.cast(within, DType::I32), in_range)
 }
 
-/// Returns an integer clamped to a range, whose ends its type has unless it is unsigned.
+/// Returns an integer clamped to a range within its type. `low` is at most 0, so that it does not
+/// matter for unsigned types.
 fn clamped(program: &mut Program<Leaf>, mut value: Value, low: i64, high: i64) -> Value {
     let dtype = program.dtype(value);
     if dtype.is_signed_integer() {

@@ -14,7 +14,7 @@ use super::{Inner, Leaf, Nest, operands};
 ///
 /// A guard that fails replaces its factors by 0. A term that does not count thus becomes 0 times
 /// the other factor, which is 0 unless that factor is infinite or NaN. The cpu device computes such
-/// sums again; shaders leave them NaN.
+/// sums again, but not in Winograd's algorithm; shaders leave them NaN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roles {
     /// Free axes of both factors, or of neither.

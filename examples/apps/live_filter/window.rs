@@ -54,6 +54,7 @@ impl App {
 
 impl ApplicationHandler for App {
     fn resumed(&mut self, events: &ActiveEventLoop) {
+        self.view = None;
         let view = View::open(events);
         self.view = self.check(events, view);
     }
@@ -63,20 +64,21 @@ impl ApplicationHandler for App {
         match event {
             WindowEvent::CloseRequested => events.exit(),
             WindowEvent::Resized(size) => view.resize(size),
-            WindowEvent::RedrawRequested => {
-                let result = view.draw(self.started.elapsed().as_secs_f32());
-                let is_lost = |error: &(dyn Error + 'static)| {
-                    matches!(error.downcast_ref(), Some(tile_runtime::Error::DeviceLost { .. }))
-                };
-                match result {
-                    // The GPU was reset or removed. Everything on it is built again.
-                    Err(error) if is_lost(&*error) => self.resumed(events),
-                    result => drop(self.check(events, result)),
-                }
-            }
+            WindowEvent::RedrawRequested => match view.draw(self.started.elapsed().as_secs_f32()) {
+                Ok(Drawn::Lost) => self.resumed(events),
+                result => drop(self.check(events, result)),
+            },
             _ => {}
         }
     }
+}
+
+/// The result of drawing a frame.
+enum Drawn {
+    /// The window shows it, or is hidden.
+    Done,
+    /// The GPU or the window's surface was reset or removed. All is built again.
+    Lost,
 }
 
 /// A window with the filter whose edges it shows.
@@ -145,22 +147,29 @@ impl View {
     }
 
     /// Computes and shows the frame at a time in seconds, in one submission.
-    fn draw(&mut self, time: f32) -> Result<(), Box<dyn Error>> {
+    fn draw(&mut self, time: f32) -> Result<Drawn, Box<dyn Error>> {
         self.window.request_redraw();
         let texture = match self.surface.get_current_texture() {
-            CurrentSurfaceTexture::Success(texture) => texture,
-            CurrentSurfaceTexture::Suboptimal(_)
-            | CurrentSurfaceTexture::Outdated
-            | CurrentSurfaceTexture::Lost => {
-                self.surface.configure(&self.filter.device, &self.configuration);
-                return Ok(());
+            CurrentSurfaceTexture::Success(texture)
+            | CurrentSurfaceTexture::Suboptimal(texture) => texture,
+            CurrentSurfaceTexture::Timeout | CurrentSurfaceTexture::Occluded => {
+                return Ok(Drawn::Done);
             }
-            // The window is hidden, or nothing shows it now.
-            _ => return Ok(()),
+            CurrentSurfaceTexture::Outdated => {
+                self.surface.configure(&self.filter.device, &self.configuration);
+                return Ok(Drawn::Done);
+            }
+            // The surface of a lost device is not valid, either.
+            CurrentSurfaceTexture::Lost | CurrentSurfaceTexture::Validation => {
+                return Ok(Drawn::Lost);
+            }
         };
         let target = texture.texture.create_view(&Default::default());
         let mut encoder = self.filter.device.create_command_encoder(&Default::default());
-        self.filter.encode(&mut encoder, time)?;
+        match self.filter.encode(&mut encoder, time) {
+            Err(tile_runtime::Error::DeviceLost { .. }) => return Ok(Drawn::Lost),
+            result => result?,
+        }
         let attachment = RenderPassColorAttachment {
             view: &target,
             depth_slice: None,
@@ -177,6 +186,6 @@ impl View {
         drop(pass);
         self.filter.queue.submit([encoder.finish()]);
         self.filter.queue.present(texture);
-        Ok(())
+        Ok(Drawn::Done)
     }
 }

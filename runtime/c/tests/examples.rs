@@ -23,7 +23,11 @@ fn scratch() -> &'static Path {
 /// version, which `install.sh` makes elsewhere.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = env::current_exe().unwrap().parent().unwrap().to_owned();
-    let versioned = folder.join(concat!("libtile.so.", env!("CARGO_PKG_VERSION_MAJOR")));
+    let version = match env!("CARGO_PKG_VERSION_MAJOR") {
+        "0" => concat!("0.", env!("CARGO_PKG_VERSION_MINOR")),
+        major => major,
+    };
+    let versioned = folder.join(format!("libtile.so.{version}"));
     let _ = fs::remove_file(&versioned);
     std::os::unix::fs::symlink("libtile.so", versioned).unwrap();
     folder

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
-use tile_compiler::plan::{BufferId, Content, Plan, Port};
+use tile_compiler::plan::{Buffer, BufferId, Content, Plan, Port};
 use tile_compiler::tensor::Tensor;
 
 use crate::backend::{Executable, Pending, Ports, fill, ready};
@@ -61,8 +61,8 @@ struct Work<E> {
     plan: Arc<Plan>,
     memory: Memory,
     engine: E,
-    /// The outputs' buffers that each run writes whole. Tensors share their memory after it.
-    results: Vec<BufferId>,
+    /// The outputs' buffers that each run writes whole. Results share their memory after it.
+    renewed: Vec<BufferId>,
 }
 
 /// The state of the work.
@@ -155,7 +155,7 @@ impl<E: Engine> Work<E> {
 
     /// Leaves outputs of the last run to the tensors that share their memory.
     fn renew(&mut self, lent: &Lent) -> Result<(), Error> {
-        for &id in &self.results {
+        for &id in &self.renewed {
             let is_lent = lent.written.iter().any(|(lent, _)| *lent == id);
             let block = self.memory.block_mut(id).filter(|block| !is_lent && block.is_shared());
             if let Some(block) = block {
@@ -240,11 +240,13 @@ impl<E: Engine> HostExecutable<E> {
                 && !is_ahead(port.buffer)
         };
         let lends_input = plan.inputs.iter().map(lends_input).collect();
-        let lends_output: Vec<bool> = plan.outputs.iter().map(lends_output).collect();
-        let results = plan.outputs.iter().zip(&lends_output).filter(|(_, lends)| **lends);
-        let results = results.map(|(port, _)| port.buffer).collect();
+        let lends_output = plan.outputs.iter().map(lends_output).collect();
+        let is_renewed = |(id, buffer): &(BufferId, &Buffer)| {
+            buffer.content == Content::Output && !is_ahead(*id)
+        };
+        let renewed = plan.buffers.enumerate().filter(is_renewed).map(|(id, _)| id).collect();
         let plan = Arc::new(plan);
-        let mut work = Work { plan: plan.clone(), memory, engine, results };
+        let mut work = Work { plan: plan.clone(), memory, engine, renewed };
         for (id, buffer) in plan.buffers.enumerate() {
             if let Content::Constant(tensor) = &buffer.content {
                 work.fill(id, tensor)?;

@@ -8,7 +8,7 @@ use crate::backend::block_on;
 use crate::error::Error;
 use crate::value::{Destination, Value, View, type_of};
 
-/// The values of a run, each with the number of its input, weight or output. Some need no
+/// The values of a run, each with the number of its input, weight or output. Up to four need no
 /// allocation.
 pub(super) type Values<T> = SmallVec<[(usize, T); 4]>;
 

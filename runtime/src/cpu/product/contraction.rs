@@ -4,14 +4,14 @@
 //! The native program says which axes are rows, columns, batch and terms of the sum. A convolution
 //! is such a product whose left operand is gathered. A factor that is a single load is packed from
 //! its operand by tables of offsets, or read in place. Any other factor is computed while packing.
-//! Guards become zeros in the packed operands, and [`Counted`] repairs what these make NaN. The
+//! Guards become zeros in the packed operands, and [`GuardedTerms`] repairs what these make NaN. The
 //! epilogue runs on finished tiles.
 
-use super::counted::Counted;
 use super::gemm::{
     Element, Frame, Gather, Layout, Pack, Packed, Panel, Places, Quads, Right, Size, Store, Tile,
     View, Window, product,
 };
+use super::guarded::GuardedTerms;
 use super::places::{gathered, locate};
 use crate::cpu::loops::job::Job;
 use crate::cpu::loops::machine::Machine;
@@ -32,7 +32,7 @@ pub struct Contraction {
     left: Side,
     right: Side,
     /// Repairs sums, where terms may not count.
-    counted: Option<Counted>,
+    guarded: Option<GuardedTerms>,
     /// The operands that the right factor reads, and whether it can be packed ahead.
     operands: Vec<usize>,
     packs: bool,
@@ -128,7 +128,7 @@ impl Contraction {
                 terms_order = Some(order);
             }
         }
-        let counted = Counted::new(program, product, terms_order.as_deref());
+        let guarded = GuardedTerms::new(program, product, terms_order.as_deref());
         let place = program.place();
         let places = |axes: &[usize]| -> Vec<usize> {
             let mut point = vec![0; program.extents.len()];
@@ -150,7 +150,7 @@ impl Contraction {
         let (batch, rows) = (places(batch), places(rows));
         let (operands, packs) = (product.right.operands(), *packs);
         let columns = column_places;
-        Self { kind, size, left, right, counted, operands, packs, batch, rows, columns, runs }
+        Self { kind, size, left, right, guarded, operands, packs, batch, rows, columns, runs }
     }
 
     /// Returns whether the left factor is read through a window.
@@ -398,9 +398,9 @@ unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
 
     fn store(&self, machine: &mut Self::Worker, tile: Tile<T>) {
         let sums = bytemuck::cast_slice::<T, T::Sum>;
-        let Contraction { size, counted, batch, rows, columns, runs, .. } = self.contraction;
-        let repaired = counted.as_ref().and_then(|counted| {
-            counted.repair(&tile, *size, self.left, self.right, self.job.launch.steps)
+        let Contraction { size, guarded, batch, rows, columns, runs, .. } = self.contraction;
+        let repaired = guarded.as_ref().and_then(|guarded| {
+            guarded.repair(&tile, *size, self.left, self.right, self.job.launch.steps)
         });
         let tile = tile.with(repaired.as_deref());
         let width = tile.columns.len();
@@ -439,13 +439,13 @@ unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
         of_rows: Range<usize>,
         of_columns: Range<usize>,
     ) -> Option<(*mut T, usize)> {
-        let Contraction { counted, batch: batches, rows, columns, runs, .. } = self.contraction;
+        let Contraction { guarded, batch: batches, rows, columns, runs, .. } = self.contraction;
         let (rows, first_column) = (&rows[of_rows], of_columns.start);
         let stride = rows.get(1).map_or(0, |second| second.wrapping_sub(rows[0]));
         let is_even = rows.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == stride);
         if (runs[first_column] as usize) < of_columns.len()
             || !is_even
-            || counted.is_some()
+            || guarded.is_some()
             || rows.last() < rows.first()
         {
             return None;

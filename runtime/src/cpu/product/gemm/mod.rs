@@ -300,7 +300,7 @@ pub fn product<T: Element>(
     }
 }
 
-/// Ranges of panels, one a task: few need no allocation.
+/// Ranges of panels, one a task. Up to 16 need no allocation.
 type Blocks = SmallVec<[Range<usize>; 16]>;
 
 /// Divides `0..all` into blocks of at most `most`. In each thread's part the blocks get smaller, so

@@ -35,7 +35,7 @@ struct Left<T> {
     layout: Layout,
 }
 
-/// The panels of A for one block of k: few need no allocation.
+/// The panels of A for one block of k. Up to 16 need no allocation.
 type Lefts<T> = SmallVec<[Left<T>; 16]>;
 
 /// The runs of terms that panels in place have in common.
