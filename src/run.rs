@@ -139,17 +139,19 @@ fn initialise(
     let missing: HashSet<&str> = missing.iter().map(String::as_str).collect();
     let weights = session.weights().filter(|(path, _)| missing.contains(path));
     let weights: String = weights.map(|(path, ty)| format!("\n  {path}  {ty}")).collect();
-    let file = source.path.display();
-    Err(Failure::input(match source.model.pack() {
-        Some(_) => format!(
-            "{file}: the pack is without the values of weights: give them with `--weights FILE`. \
-             They are{weights}"
+    let (what, or_first) = match source.model.pack() {
+        // It has no program for first values.
+        Some(_) => {
+            (format!("{}: the pack is without the values of weights", source.path.display()), "")
+        }
+        None => (
+            "the program's weights have no values".into(),
+            ", or first values with `--random SEED`",
         ),
-        None => format!(
-            "the program's weights have no values: give them with `--weights FILE`, or first \
-             values with `--random SEED`. They are{weights}"
-        ),
-    }))
+    };
+    Err(Failure::input(format!(
+        "{what}: give them with `--weights FILE`{or_first}. They are{weights}"
+    )))
 }
 
 /// Returns the files that the command reads.

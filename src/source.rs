@@ -116,20 +116,17 @@ impl<'t> Source<'t> {
 
     /// Converts an error of the runtime in this program.
     pub fn failed(&self, error: &Error) -> Failure {
+        // Diagnostics of a program have its name. A pack has no diagnostics.
         let help = match error {
-            _ if self.model.pack().is_none() => None,
-            Error::MissingWeight { .. } => Some(": give it with `--weights FILE`"),
+            _ if self.model.pack().is_none() => return self.terminal.failure(error, &self.path),
+            Error::MissingWeight { .. } => ": give it with `--weights FILE`",
             Error::Pack { .. }
             | Error::MissingInput { .. }
             | Error::UnknownInput { .. }
-            | Error::WrongInput { .. } => Some(""),
-            _ => None,
+            | Error::WrongInput { .. } => "",
+            _ => return self.terminal.failure(error, &self.path),
         };
-        match help {
-            // Diagnostics of a program have its name. A pack has no diagnostics.
-            Some(help) => Failure::input(format!("{}: {error}{help}", self.path.display())),
-            None => self.terminal.failure(error, &self.path),
-        }
+        Failure::input(format!("{}: {error}{help}", self.path.display()))
     }
 
     /// Converts diagnostics of the program or its sizes.

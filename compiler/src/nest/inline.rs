@@ -151,8 +151,7 @@ fn clamped_index(
     if *offset != Affine::constant(0) {
         // Wider values are clamped to ±2^30 first, so that neither the cast nor the sum wraps into
         // range.
-        let dtype = program.dtype(value);
-        if dtype.bits() > 31 || dtype == DType::U32 {
+        if program.dtype(value).bits() > 31 {
             value = clamped(program, value, -LIMIT, LIMIT);
         }
         let offset = program.push(Inst::Leaf(Leaf::Index(offset.clone())), DType::I32);
