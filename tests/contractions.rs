@@ -9,7 +9,7 @@ use common::ADAPTERS;
 use common::generate::statement::Statement;
 use common::generate::{config, statement};
 use proptest::prelude::*;
-use tile_runtime::{Device, Error, Model};
+use tile_runtime::{DType, Device, Error, Model, Scalar, Tensor, TensorType};
 
 /// Returns what is wrong with a statement on a device.
 fn fault(statement: &Statement, device: &Device) -> Option<String> {
@@ -81,5 +81,38 @@ proptest! {
     fn statements_on_the_gpu(statement in statement::statement()) {
         check(&statement, &[Device::named("check").unwrap()])?;
         check(&statement, &ADAPTERS)?;
+    }
+}
+
+#[test]
+fn rows_of_any_length_are_scattered() {
+    let kinds = [(DType::F32, '+'), (DType::I32, '+'), (DType::U8, '>'), (DType::F64, '<')];
+    for (length, read) in [1, 1024, 1025, 2049, 5000]
+        .into_iter()
+        .flat_map(|length| ["Z[q, c]", "Z[J[q], c]"].map(|read| (length, read)))
+    {
+        for (dtype, aggregation) in kinds {
+            let source = format!(
+                "function f(Z[Q, M], I[Q], J[Q]) -> (Y) {{ Y[I[q], c: 3, M] = {aggregation}({read}); }}"
+            );
+            let model = Model::compile(&source).unwrap();
+            let values = |dtype, shape: &[usize], values: &mut dyn Iterator<Item = i64>| {
+                let scalars = values.map(|value| Scalar::from_i64(dtype, value));
+                Tensor::from_scalars(TensorType::new(dtype, shape), scalars).unwrap()
+            };
+            let z = values(dtype, &[4, length], &mut (0..4 * length as i64).map(|i| i * 7 % 61));
+            let i = values(DType::I32, &[4], &mut [2, 0, 2, 7].into_iter());
+            let j = values(DType::I32, &[4], &mut [3, 1, 0, 9].into_iter());
+            let inputs = [("Z", &z), ("I", &i), ("J", &j)];
+            let run = |device: Device| {
+                let mut builder = model.on(&device);
+                for (name, value) in inputs {
+                    builder = builder.input(name, value.ty().clone());
+                }
+                builder.build().unwrap().run(inputs).unwrap().remove("Y").unwrap()
+            };
+            let found = run(Device::cpu());
+            assert_eq!(found, run(Device::reference()), "{source} of {length} {dtype}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! [`Background`]: work on a thread of its own, for a future that must not block the thread that polls
-//! it.
+//! [`Background`]: work on a thread of its own, for a future that must not block the thread that
+//! polls it.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

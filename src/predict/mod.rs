@@ -141,7 +141,9 @@ impl Shown {
                 shown.labels = imagenet_classes();
             }
             let is_classifier = !shown.labels.is_empty() || arguments.top.is_some();
-            if rows.iter().all(|row| sums_to_one(&row[0].values)) {
+            // A sample that is NaN says nothing.
+            let known = |row: &&Row| !row[0].values.iter().any(|score| score.is_nan());
+            if rows.iter().filter(known).all(|row| sums_to_one(&row[0].values)) {
                 shown.forms.insert(first.number, Scores::Probabilities);
             } else if is_classifier {
                 if !of_losses.is_empty() {

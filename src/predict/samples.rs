@@ -72,7 +72,7 @@ impl Signature {
     pub fn batch_size(&self, wanted: usize) -> usize {
         let large = self.batches.iter().find(|size| **size >= wanted);
         if let Some(size) = large.or(self.batches.last()) {
-            return *size;
+            return (*size).max(1);
         }
         let declared = || self.inputs.iter().filter_map(|(_, declared)| declared.as_ref());
         let size = match declared().find_map(|declared| declared.sizes[0]) {

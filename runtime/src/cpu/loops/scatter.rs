@@ -14,7 +14,7 @@ use super::runner::Runner;
 use crate::cpu::memory::{Launch, bytes};
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
 use std::ops::Range;
-use tile_compiler::native::{self, ACCUMULATOR, WRITTEN};
+use tile_compiler::native::{self, ACCUMULATOR, CHUNK, WRITTEN};
 
 /// A nest of this kind, ready to run.
 pub struct Scatter {
@@ -75,13 +75,15 @@ impl Scatter {
         sums: &mut Sums<T>,
         places: Range<usize>,
     ) {
+        // A chunk of the epilogue may be longer than one of the reduction.
+        let longest = self.reduction.body.longest.min(CHUNK);
         for chunk in run.job.epilogue.chunks(places) {
             epilogue.given::<T>(ACCUMULATOR)[..chunk.len()].fill(run.identity);
             epilogue.given::<Bool>(WRITTEN)[..chunk.len()].fill(Bool(0));
             let mut start = chunk.start;
             while start < chunk.end {
                 let row = start / self.row;
-                let end = chunk.end.min((row + 1) * self.row);
+                let end = chunk.end.min((row + 1) * self.row).min(start + longest);
                 let points = lists.of(row % self.rows);
                 if !points.is_empty() {
                     sums.sum(start..end, points.iter().copied());

@@ -4,8 +4,8 @@
 //! The native program says which axes are rows, columns, batch and terms of the sum. A convolution
 //! is such a product whose left operand is gathered. A factor that is a single load is packed from
 //! its operand by tables of offsets, or read in place. Any other factor is computed while packing.
-//! Guards become zeros in the packed operands, and [`GuardedTerms`] repairs what these make NaN. The
-//! epilogue runs on finished tiles.
+//! Guards become zeros in the packed operands, and [`GuardedTerms`] repairs what these make NaN.
+//! The epilogue runs on finished tiles.
 
 use super::gemm::{
     Element, Frame, Gather, Layout, Pack, Packed, Panel, Places, Quads, Right, Size, Store, Tile,

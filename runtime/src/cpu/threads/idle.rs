@@ -4,8 +4,8 @@
 use smallvec::SmallVec;
 use std::sync::Mutex;
 
-/// The workers that no task is using. They move in and out often: a worker of more than some hundred
-/// bytes should be boxed.
+/// The workers that no task is using. They move in and out often: a worker of more than some
+/// hundred bytes should be boxed.
 pub struct Idle<W>(Mutex<SmallVec<[W; 4]>>);
 
 impl<W> Idle<W> {

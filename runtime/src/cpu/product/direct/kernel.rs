@@ -80,9 +80,9 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Returns the kernel of 1, 2, 4 or 8 rows and 1, 2 or 4 vectors: at most [`Kernels::most_sums`]
-    /// together, and one vector for [`Form::OfGroups`]. `apart` takes every second element, for
-    /// forms of x alone.
+    /// Returns the kernel of 1, 2, 4 or 8 rows and 1, 2 or 4 vectors, at most
+    /// [`Kernels::most_sums`] together and one vector for [`Form::OfGroups`]. `apart` takes every
+    /// second element, for forms of x alone.
     pub fn get(&self, form: Form, apart: bool, rows: usize, vectors: usize) -> Kernel {
         let form = form as usize + if apart { (SUM_APART - SUM).into() } else { 0 };
         self.table[form][rows.ilog2() as usize][vectors.ilog2() as usize]
