@@ -100,26 +100,32 @@ impl GuardedTerms {
         for first in (0..width).step_by(together) {
             let some = first..width.min(first + together);
             let numbers = tile.columns.start + some.start..tile.columns.start + some.end;
-            for (column, to) in numbers.clone().zip(of_columns.chunks_exact_mut(k)) {
-                match right {
-                    Right::Packed(packed) => packed.column(size, tile.batch, column, to),
-                    Right::Now(right) => pack_line(right, tile.batch, column, to),
-                }
-            }
+            let mut are_unpacked = false;
             for (row, sums) in tile.rows.clone().zip(repaired.chunks_exact_mut(width)) {
                 let sums = &mut sums[some.clone()];
                 if !has_nan(sums) {
                     continue;
                 }
                 locate(&self.extents, rows, row, &mut walker.point);
+                if !self.depends_on_column && self.find(&mut walker, &mut mask) {
+                    continue;
+                }
                 pack_line(left, tile.batch, row, &mut of_row);
                 if !self.depends_on_column {
-                    // A term that counts and is NaN makes NaN of all sums.
-                    let all = self.find(&mut walker, &mut mask);
                     mask.select(&of_row, &mut counted);
-                    if all || has_nan(&counted) {
+                    // A term that counts and is NaN makes NaN of all sums.
+                    if has_nan(&counted) {
                         continue;
                     }
+                }
+                if !are_unpacked {
+                    for (column, to) in numbers.clone().zip(of_columns.chunks_exact_mut(k)) {
+                        match right {
+                            Right::Packed(packed) => packed.column(size, tile.batch, column, to),
+                            Right::Now(right) => pack_line(right, tile.batch, column, to),
+                        }
+                    }
+                    are_unpacked = true;
                 }
                 let of_columns = of_columns.chunks_exact(k);
                 for ((column, sum), factors) in numbers.clone().zip(sums).zip(of_columns) {
