@@ -64,12 +64,8 @@ pub unsafe extern "C" fn tile_session_input_info(
     shape: *mut *const usize,
     rank: *mut usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's contract.
-        let session = unsafe { session(handle) }?;
-        // SAFETY: the caller's contract.
-        unsafe { describe(&session.inputs, number, name, dtype, shape, rank) }
-    })
+    // SAFETY: the caller's contract.
+    unsafe { describe(handle, |session| &session.inputs, number, name, dtype, shape, rank) }
 }
 
 /// Describes output number `number`: see tile_session_input_info.
@@ -85,12 +81,8 @@ pub unsafe extern "C" fn tile_session_output_info(
     shape: *mut *const usize,
     rank: *mut usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's contract.
-        let session = unsafe { session(handle) }?;
-        // SAFETY: the caller's contract.
-        unsafe { describe(&session.outputs, number, name, dtype, shape, rank) }
-    })
+    // SAFETY: the caller's contract.
+    unsafe { describe(handle, |session| &session.outputs, number, name, dtype, shape, rank) }
 }
 
 /// Describes weight number `number`: see tile_session_input_info. The name is the path, such as
@@ -107,35 +99,37 @@ pub unsafe extern "C" fn tile_session_weight_info(
     shape: *mut *const usize,
     rank: *mut usize,
 ) -> Status {
-    status(|| {
-        // SAFETY: the caller's contract.
-        let session = unsafe { session(handle) }?;
-        // SAFETY: the caller's contract.
-        unsafe { describe(&session.weights, number, name, dtype, shape, rank) }
-    })
+    // SAFETY: the caller's contract.
+    unsafe { describe(handle, |session| &session.weights, number, name, dtype, shape, rank) }
 }
 
-/// Stores the description of a port.
+/// Stores the description of one of a session's ports.
 ///
 /// # Safety
-/// - The pointers are null or valid for a write.
+/// - `handle` is a session.
+/// - The other pointers are null or valid for a write.
 unsafe fn describe(
-    ports: &[Port],
+    handle: *mut Session,
+    ports: fn(&Session) -> &[Port],
     number: usize,
     name: *mut *const c_char,
     dtype: *mut tile_dtype,
     shape: *mut *const usize,
     rank: *mut usize,
-) -> Result<(), Failure> {
-    let port = ports.get(number).ok_or_else(|| {
-        Failure::Usage(format!("`number` is {number}, and there are {}", ports.len()))
-    })?;
-    // SAFETY: the caller's contract.
-    unsafe {
-        store_if(name, port.name.as_ptr());
-        store_if(dtype, to_number(port.ty.dtype));
-        store_if(shape, port.ty.shape.as_ptr());
-        store_if(rank, port.ty.shape.len());
-    }
-    Ok(())
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's contract.
+        let ports = ports(unsafe { session(handle) }?);
+        let port = ports.get(number).ok_or_else(|| {
+            Failure::Usage(format!("`number` is {number}, and there are {}", ports.len()))
+        })?;
+        // SAFETY: the caller's contract.
+        unsafe {
+            store_if(name, port.name.as_ptr());
+            store_if(dtype, to_number(port.ty.dtype));
+            store_if(shape, port.ty.shape.as_ptr());
+            store_if(rank, port.ty.shape.len());
+        }
+        Ok(())
+    })
 }
