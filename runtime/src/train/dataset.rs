@@ -84,7 +84,9 @@ pub(super) fn numbers(count: usize) -> Result<Vec<usize>, Error> {
 /// use tile_runtime::Tensor;
 /// use tile_runtime::train::{Arrays, ColumnRole, Dataset};
 ///
-/// let tensor = |shape: &[usize]| Tensor::from_f32(shape, &vec![1.0; shape.iter().product()]).unwrap();
+/// let tensor = |shape: &[usize]| {
+///     Tensor::from_f32(shape, &vec![1.0; shape.iter().product()]).unwrap()
+/// };
 /// let data = Arrays::new(tensor(&[10, 28, 28]), tensor(&[10, 1]))?
 ///     .with(ColumnRole::Weight, None, tensor(&[10]))?;
 /// assert_eq!((data.len(), data.columns().len()), (10, 3));
