@@ -59,8 +59,8 @@ const GROUPS: &[(BuiltinKind, (usize, usize), &[&str])] = &[
         (1, 1),
         &[
             "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log",
-            "log1p", "recip", "rint", "round", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
-            "as_bool",
+            "log1p", "recip", "rint", "round", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan",
+            "tanh", "as_bool",
         ],
     ),
     (

@@ -196,7 +196,7 @@ impl Emitter<'_> {
             UnaryOp::Sqrt => M::Sqrt,
             UnaryOp::Tan => M::Tan,
             UnaryOp::Tanh => M::Tanh,
-            UnaryOp::Erf | UnaryOp::Log1p | UnaryOp::Round => {
+            UnaryOp::Erf | UnaryOp::Log1p | UnaryOp::Round | UnaryOp::Sigmoid => {
                 return Err(EmitError::new(
                     self.kernel,
                     format!("shaders have no `{}`", op.name()),

@@ -1,7 +1,7 @@
 //! The derivative of each scalar operation, for whole tensors and for the values of a program.
 //!
 //! A rule multiplies the gradient `g` of `y = f(x)` by f'(x). It uses y where that is cheaper than
-//! x (`exp`, `tanh`, `sqrt`), and avoids cancellation: `1 - x²` is `(1 - x)(1 + x)`.
+//! x (`exp`, `tanh`, `sigmoid`, `sqrt`), and avoids cancellation: `1 - x²` is `(1 - x)(1 + x)`.
 
 use crate::dtype::{DType, Scalar};
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -77,6 +77,13 @@ pub(super) fn unary<A: Algebra>(
         Sinh => times(on, g, |on| on.unary(Cosh, x)),
         // 1 - y²
         Tanh => times(on, g, |on| complement(on, y)),
+        // y (1 - y)
+        Sigmoid => {
+            let one = on.number(x, 1.0);
+            let rest = on.binary(BinaryOp::Sub, one, y);
+            let slope = on.product(y, rest);
+            on.product(g, slope)
+        }
         Erf => error_function(on, x, g),
         Exp => on.product(g, y),
         Log => on.binary(BinaryOp::Div, g, x),

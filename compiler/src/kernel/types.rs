@@ -16,9 +16,9 @@ pub fn is_native_unary(op: UnaryOp, dtype: DType) -> bool {
         | Tanh => {
             matches!(dtype, DType::F16 | DType::F32)
         }
-        // Shaders have no error function and no such logarithm, and their `round` rounds halves to
-        // even.
-        Erf | Log1p | Round => false,
+        // Shaders have no error function, no sigmoid and no such logarithm, and their `round` rounds
+        // halves to even.
+        Erf | Log1p | Round | Sigmoid => false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Programs of small graphs as text, and broken programs.
 
-use super::{Action, Code, Implementation, Move, NativeProgram, ProductBlocks, TapeStep};
+use super::{Action, Implementation, NativeProgram, ProductBlocks, TapeStep};
 use crate::graph::Graph;
 use crate::pipeline;
 use crate::profile::Profile;
@@ -63,46 +63,6 @@ graph running(%0) -> (Y = %1)
 %0 = input X : f32[3, 50, 7]
 %1 = contract sum [b, n, c] (b: 0..3, n: 0..50, c: 0..7, k: 0..50) where k - n - 1 >= 0 { v0 = %0[b, k, c]; yield v0 } : f32[3, 50, 7]
 ";
-
-const SIGMOID: &str = "\
-graph sigmoid(%0) -> (Y = %9)
-%0 = input X : f32[100]
-%1 = constant 0.0 : f32[]
-%2 = cmp_lt %0 %1 : bool[100]
-%3 = neg %0 : f32[100]
-%4 = select %2 %0 %3 : f32[100]
-%5 = exp %4 : f32[100]
-%6 = constant 1.0 : f32[]
-%7 = select %2 %5 %6 : f32[100]
-%8 = add %6 %5 : f32[100]
-%9 = div %7 %8 : f32[100]
-";
-
-#[test]
-fn sigmoid() {
-    let chain = |text: &str| {
-        let Some(TapeStep { action: Action::Chain(chain), .. }) =
-            program(text).epilogue.steps.pop()
-        else {
-            panic!("a chain at the end")
-        };
-        chain.moves
-    };
-    let moves = chain(SIGMOID);
-    assert!(matches!(moves[..], [Move::Apply(Code::Sigmoid, _), Move::Keep(_)]), "{moves:?}");
-    // Another threshold, another numerator, and an exponential that is read once more.
-    for (from, to) in [
-        ("constant 0.0", "constant 0.5"),
-        ("constant 1.0", "constant 2.0"),
-        ("select %2 %0 %3", "select %2 %3 %0"),
-        ("div %7 %8", "div %8 %7"),
-        ("(Y = %9)", "(Y = %9, E = %5)"),
-    ] {
-        let moves = chain(&SIGMOID.replace(from, to));
-        let is_sigmoid = |step: &Move| matches!(step, Move::Apply(Code::Sigmoid, _));
-        assert!(!moves.iter().any(is_sigmoid), "{from} → {to}: {moves:?}");
-    }
-}
 
 #[test]
 fn running() {

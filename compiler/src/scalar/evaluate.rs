@@ -64,6 +64,7 @@ impl UnaryOp {
             Rint => x.round_ties_even(),
             Round => x.round(),
             Rsqrt => 1.0 / x.sqrt(),
+            Sigmoid => sigmoid(x),
             Sin => libm::sin(x),
             Sinh => libm::sinh(x),
             Sqrt => x.sqrt(),
@@ -72,6 +73,12 @@ impl UnaryOp {
         };
         Scalar::from_f64(dtype, y)
     }
+}
+
+/// Computes `1 / (1 + exp(-x))`, without an exponential that overflows.
+pub fn sigmoid(x: f64) -> f64 {
+    let power = libm::exp(-x.abs());
+    (if x < 0.0 { power } else { 1.0 }) / (1.0 + power)
 }
 
 impl BinaryOp {

@@ -16,6 +16,7 @@
 mod evaluate;
 mod verify;
 
+pub use evaluate::sigmoid;
 pub use verify::select_result;
 
 use std::fmt;
@@ -104,6 +105,8 @@ operations! {
         Round = "round",
         /// `1 / sqrt(x)`
         Rsqrt = "rsqrt",
+        /// The logistic function, `1 / (1 + exp(-x))`, without an exponential that overflows.
+        Sigmoid = "sigmoid",
         /// The sine.
         Sin = "sin",
         /// The hyperbolic sine.

@@ -40,6 +40,7 @@ pub fn smooth(op: UnaryOp) -> Option<Smooth> {
         Log1p => (-0.5, 63.0, 2.0, 4.2),
         Recip => (0.5, 64.0, 4.0, 2.0),
         Rsqrt => (0.25, 64.0, 4.0, 2.0),
+        Sigmoid => (-EVER, EVER, 0.25, 1.0),
         Sqrt => (0.25, 64.0, 1.0, 8.0),
         Tan => (-1.0, 1.0, 3.5, 1.6),
         Tanh => (-EVER, EVER, 1.0, 1.0),

@@ -20,6 +20,7 @@ pub fn unary(op: UnaryOp) -> Option<Code> {
         UnaryOp::Exp => Code::Exp,
         UnaryOp::Tanh => Code::Tanh,
         UnaryOp::Erf => Code::Erf,
+        UnaryOp::Sigmoid => Code::Sigmoid,
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::dtype::DType;
-use crate::scalar::{BinaryOp, UnaryOp, Value};
+use crate::scalar::{BinaryOp, Value};
 
 use super::super::code::{Code, Relation, WordOp};
 use super::super::step::{Action, TapeStep};
@@ -28,7 +28,6 @@ pub fn link(steps: &[TapeStep], known: Known, later: &HashSet<Value>) -> TapeSte
         number += linker
             .multiply_add(number)
             .or_else(|| linker.rotate(number))
-            .or_else(|| linker.sigmoid(number))
             .unwrap_or_else(|| linker.one(step));
     }
     let moves = linker.with_stores();
@@ -132,38 +131,6 @@ impl Linker<'_> {
         self.take(a);
         self.apply(Code::Word(WordOp::RotateLeft), [Some(by), None], or.value);
         Some(3)
-    }
-
-    /// Joins the steps of `(x < 0 ? e : 1) / (1 + e)`, where `e = exp(x < 0 ? x : -x)`. Returns the
-    /// number of steps that it joins.
-    fn sigmoid(&mut self, number: usize) -> Option<usize> {
-        let steps @ [less, negative, least, power, above, below, quotient] =
-            self.steps.get(number..number + 7)?
-        else {
-            return None;
-        };
-        let Action::Compare(BinaryOp::Lt, x, zero) = less.action else { return None };
-        let Action::Select(_, _, one) = above.action else { return None };
-        let is_sigmoid = matches!(negative.action, Action::Unary(UnaryOp::Neg, a) if a == x)
-            && matches!(least.action, Action::Select(c, a, b) if [c, a, b] == [less.value, x, negative.value])
-            && matches!(power.action, Action::Unary(UnaryOp::Exp, a) if a == least.value)
-            && matches!(above.action, Action::Select(c, a, _) if [c, a] == [less.value, power.value])
-            && matches!(below.action, Action::Binary(BinaryOp::Add, a, b) if [a, b] == [one, power.value] || [a, b] == [power.value, one])
-            && matches!(quotient.action, Action::Binary(BinaryOp::Div, a, b) if [a, b] == [above.value, below.value]);
-        // The condition and the exponential are read twice.
-        let alone = [2, 1, 1, 2, 1, 1].into_iter().zip(steps).all(|(count, step)| {
-            self.counts.get(&step.value) == Some(&count) && !self.later.contains(&step.value)
-        });
-        if !is_sigmoid
-            || !alone
-            || !self.known.is_number(zero, 0.0)
-            || !self.known.is_number(one, 1.0)
-        {
-            return None;
-        }
-        self.take(x);
-        self.apply(Code::Sigmoid, [None; 2], quotient.value);
-        Some(steps.len())
     }
 
     /// Adds the moves of one step. Returns the number of steps: 1.

@@ -4,8 +4,7 @@
 //! Example: let only v3 be read later in
 //! `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`. The chain starts from v0 and does:
 //! subtract v1, exp, keep v3, sum. A product that only the next sum reads becomes a multiply-add,
-//! rounded once where the processor can. A word that is shifted both ways is rotated. The seven
-//! instructions of a sigmoid are one operation, with the same result.
+//! rounded once where the processor can. A word that is shifted both ways is rotated.
 
 mod codes;
 mod linker;
@@ -138,15 +137,6 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Returns whether a value is this f32.
-    fn is_number(&self, value: Value, number: f32) -> bool {
-        self.dtypes[value] == DType::F32
-            && self
-                .constants
-                .iter()
-                .any(|(constant, _, scalar)| *constant == value && *scalar == Scalar::f32(number))
-    }
-
     /// Returns whether the `or` of `a << by` and `a >> back` rotates `a`: an unsigned word, by
     /// constant counts that add up to 32.
     fn rotates(&self, a: Value, by: Value, back: Value) -> bool {

@@ -43,6 +43,15 @@ impl Values<'_> {
         size.lt(self.f32(0.55)).select(small, large)
     }
 
+    /// Returns 1 / (1 + e^-x), from the exponential of -|x|.
+    pub(super) fn sigmoid(&mut self, x: &Expr) -> Expr {
+        let below = x.clone().unary(UnaryOp::Abs).unary(UnaryOp::Neg);
+        let power = self.exp(&below);
+        let power = self.name("power", power);
+        let part = x.clone().lt(self.f32(0.0)).select(&power, self.f32(1.0));
+        part.binary(BinaryOp::Div, power + self.f32(1.0))
+    }
+
     pub(super) fn asinh(&mut self, x: &Expr) -> Expr {
         let size = self.name("size", x.clone().unary(UnaryOp::Abs));
         let square = self.name("square", &size * &size);

@@ -56,6 +56,7 @@ impl Values<'_> {
             UnaryOp::Log => self.log(&x),
             UnaryOp::Log1p => self.log1p(&x),
             UnaryOp::Erf => self.erf(&x),
+            UnaryOp::Sigmoid => self.sigmoid(&x),
             UnaryOp::Sin => self.sin(&x),
             UnaryOp::Cos => self.cos(&x),
             UnaryOp::Tan => self.tan(&x),

@@ -13,7 +13,7 @@ use crate::cpu::vector;
 use bytemuck::Pod;
 use tile_compiler::dtype::Scalar;
 use tile_compiler::graph::Aggregation;
-use tile_compiler::scalar::{BinaryOp, UnaryOp};
+use tile_compiler::scalar::{BinaryOp, UnaryOp, sigmoid};
 
 /// An element that is only moved, whatever its type. Zero bits are 0 of every type.
 pub trait Bits: Pod + Default {}
@@ -109,6 +109,7 @@ fn in_f64(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Log => libm::log(x),
         UnaryOp::Log1p => libm::log1p(x),
         UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+        UnaryOp::Sigmoid => sigmoid(x),
         UnaryOp::Sin => libm::sin(x),
         UnaryOp::Sinh => libm::sinh(x),
         UnaryOp::Sqrt => x.sqrt(),

@@ -33,7 +33,7 @@ vectorised! {
         if T::unary_chunk(op, a, out) {
             return;
         }
-        each!(Neg BitNot Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Log1p Recip Rint Round Rsqrt Sin Sinh Sqrt Tan Tanh)
+        each!(Neg BitNot Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Log1p Recip Rint Round Rsqrt Sigmoid Sin Sinh Sqrt Tan Tanh)
     }
 }
 

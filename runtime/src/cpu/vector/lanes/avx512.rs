@@ -1,8 +1,8 @@
 //! Lanes of AVX-512.
 
-use super::{LESS, Lanes, MOST_LANES, TWO_TO_31, instructions};
+use super::{LESS, Lanes, MOST_LANES, TWO_TO_31, by_groups, instructions};
 use crate::cpu::vector::register::{F32x16, Vector};
-use crate::cpu::vector::{Avx512, elementary};
+use crate::cpu::vector::{Avx512, elementary, level};
 use std::arch::x86_64::*;
 use tile_compiler::native::WordOp;
 
@@ -212,6 +212,23 @@ impl Lanes for F32x16 {
     #[inline(always)]
     fn erf_each(all: &mut [Self]) {
         elementary::erf_by_table(all)
+    }
+
+    #[inline(always)]
+    fn sigmoid_each(all: &mut [Self]) {
+        if !all.is_empty() {
+            // SAFETY: the registers prove that the processor has the instructions.
+            unsafe { sigmoid_apart(all) }
+        }
+    }
+}
+
+level::avx512! {
+    /// Replaces each register by 1 / (1 + e⁻ˣ). It is not inlined, because the caller would then
+    /// keep its own registers in memory.
+    #[inline(never)]
+    fn sigmoid_apart(all: &mut [F32x16]) {
+        by_groups!(all, elementary::sigmoid);
     }
 }
 

@@ -103,6 +103,7 @@ pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) -> bool {
         UnaryOp::Exp => Code::Exp,
         UnaryOp::Tanh => Code::Tanh,
         UnaryOp::Erf => Code::Erf,
+        UnaryOp::Sigmoid => Code::Sigmoid,
         _ => return false,
     };
     let from = ChunkPointer::elements(x.as_ptr().cast_mut().cast());
