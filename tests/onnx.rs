@@ -8,8 +8,12 @@ use std::path::PathBuf;
 
 use common::golden::path;
 use proptest::prelude::*;
+use tile_compiler::onnx;
 use tile_runtime::weights::WeightsFile;
 use tile_runtime::{DType, Device, Model, Scalar, Session, Tensor, TensorType};
+
+/// Models whose shapes depend on values that they compute from `X`.
+const BY_VALUES: [&str; 3] = ["values/control_by_values", "values/detections", "values/lengths"];
 
 /// Returns the names of the golden models.
 fn names() -> Vec<String> {
@@ -99,7 +103,7 @@ fn models_give_what_the_reference_gives() {
 #[test]
 fn shapes_depend_on_values() {
     let devices = [Device::cpu(), Device::reference()];
-    for name in ["values/control_by_values", "values/detections", "values/lengths"] {
+    for name in BY_VALUES.into_iter().chain(["values/given_sizes"]) {
         let model = model(name);
         for device in devices.iter().chain(&*common::ADAPTERS) {
             let mut session = session(name, &model, device);
@@ -110,10 +114,46 @@ fn shapes_depend_on_values() {
                 }
             }
         }
-        // Without values the shapes are unknown.
-        let error = model.on(&devices[0]).build().map(|_| ()).unwrap_err().to_string();
+    }
+    // Without values the shapes are unknown.
+    for name in BY_VALUES {
+        let error = model(name).on(&devices[0]).build().map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("is computed from `X`, whose values are not known"), "{error}");
     }
+}
+
+/// The parts of a model are the same each time, and each convolution is in one of them.
+#[test]
+fn what_precedes_values_is_imported_once() {
+    let bytes = fs::read(path("onnx/values/detections.onnx")).unwrap();
+    let model = onnx::Model::read(bytes).unwrap();
+    let values = arrays("values/detections", "input").into_iter().collect();
+    let given = onnx::Given { values, ..onnx::Given::default() };
+    let loader = |_: &onnx::External| Err("there is none".to_owned());
+    let mut parts = Vec::new();
+    let mut run = |imported: &onnx::Imported| {
+        let graph = &imported.network.graph;
+        parts.push(graph.to_string());
+        let mut session = Session::of_graph(graph.clone(), &Device::reference()).unwrap();
+        let paths: Vec<String> = session.weights().map(|(path, _)| path.to_owned()).collect();
+        for path in paths {
+            session.set(&path, &imported.weight(&path, &loader).unwrap()).unwrap();
+        }
+        let values = given.values.iter().chain(&imported.computed);
+        let read = values.filter(|(name, _)| graph.to_string().contains(&format!("input {name} ")));
+        let outputs = session.run(read).unwrap();
+        Ok(outputs.into_iter().map(|(_, tensor)| tensor).collect())
+    };
+    let mut repeated = onnx::Repeated::default();
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        let last = repeated.import(&model, &given, &loader, Some(&mut run)).unwrap();
+        runs.push(last.network.graph.to_string());
+    }
+    assert!(runs.iter().all(|last| *last == runs[0]) && !runs[0].contains("weight K"));
+    let (first, others) = parts.split_at(parts.len() / 3);
+    assert!(others.chunks(first.len()).all(|again| again == first));
+    assert_eq!(first.iter().filter(|part| part.contains("weight K")).count(), 1);
 }
 
 /// The same for values known without a run.
@@ -432,9 +472,9 @@ proptest! {
         if let Some(end) = end {
             bytes.truncate(end.index(bytes.len()));
         }
-        if let Ok(model) = tile_compiler::onnx::Model::read(bytes) {
-            let given = tile_compiler::onnx::Given::default();
-            let _ = tile_compiler::onnx::import(&model, &given, &|_| Err("there is none".into()), None);
+        if let Ok(model) = onnx::Model::read(bytes) {
+            let given = onnx::Given::default();
+            let _ = onnx::import(&model, &given, &|_| Err("there is none".into()), None);
         }
     }
 }

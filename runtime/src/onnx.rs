@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::lower::{Binding, Bindings, Network};
-use tile_compiler::onnx::{self, Evaluator, External, Given, Imported, OnnxError, Stored, import};
+use tile_compiler::onnx::{
+    self, Evaluator, External, Given, Imported, OnnxError, Repeated, Stored, import,
+};
 use tile_compiler::tensor::Tensor;
 
 use crate::backend::block_on;
@@ -41,8 +43,20 @@ impl OnnxFile {
         Ok(OnnxFile { model: Arc::new(onnx::Model::read(bytes)?), folder })
     }
 
-    pub fn import(&self, given: &Given, evaluator: Option<Evaluator>) -> Result<Imported, Error> {
-        Ok(import(&self.model, given, &|part| self.read(part), evaluator)?)
+    /// Imports the model, whose shapes may not depend on values that it computes.
+    pub fn import(&self, given: &Given) -> Result<Imported, Error> {
+        Ok(import(&self.model, given, &|part| self.read(part), None)?)
+    }
+
+    /// Imports the model as the last time, but for other values. The evaluator runs the parts that
+    /// compute values on which shapes depend.
+    pub fn import_again(
+        &self,
+        repeated: &mut Repeated,
+        given: &Given,
+        evaluator: Evaluator,
+    ) -> Result<Imported, Error> {
+        Ok(repeated.import(&self.model, given, &|part| self.read(part), Some(evaluator))?)
     }
 
     /// Sets the session's weights to their values in the file, one after the other.
@@ -129,12 +143,12 @@ impl Foreign for OnnxFile {
     }
 
     fn network(&self, request: &Request) -> Result<Network, Error> {
-        Ok(OnnxFile::import(self, &request.given()?, None)?.network)
+        Ok(OnnxFile::import(self, &request.given()?)?.network)
     }
 
     #[cfg(feature = "build")]
     fn network_of_shapes(&self, request: &Request) -> Result<Network, Error> {
-        let imported = OnnxFile::import(self, &request.given()?, None)?;
+        let imported = OnnxFile::import(self, &request.given()?)?;
         if imported.by_values {
             let what = "its shapes depend on values, and a pack is for given shapes";
             return Err(Error::Onnx { what: vec![what.into()] });
@@ -169,7 +183,7 @@ impl SessionBuilder<'_> {
         let Some(onnx) = self.request.model.onnx() else {
             return Err(Error::Onnx { what: vec!["it is no ONNX file".into()] });
         };
-        let (file, imported) = (onnx.clone(), onnx.import(&self.request.given()?, None)?);
+        let (file, imported) = (onnx.clone(), onnx.import(&self.request.given()?)?);
         let (text, weights) = imported.program();
         let (paths, stored): (Vec<String>, Vec<Stored>) = weights.into_iter().unzip();
         let read =

@@ -1,13 +1,14 @@
 //! [`Staged`]: an ONNX model with value-dependent shapes.
 //!
-//! Each run imports the model, and runs parts of it during the import (`tile_compiler::onnx`). A
-//! part that equals that of the previous run is not compiled again. Usually only the parts after
-//! the first value that determines a shape are.
+//! Each run imports the model from the first node on that depends on values, and runs parts of it
+//! during the import (`tile_compiler::onnx`). A part that equals that of the previous run is not
+//! compiled again. Usually only the parts after the first value that determines a shape are.
 
 use std::sync::Arc;
 
 use tile_compiler::dtype::DType;
-use tile_compiler::onnx::{Given, Imported, OnnxError};
+use tile_compiler::graph::Graph;
+use tile_compiler::onnx::{Given, Imported, OnnxError, Repeated};
 use tile_compiler::tensor::Tensor;
 
 use crate::backend::{Executable, Pending, Ports, given_name, ready};
@@ -25,6 +26,7 @@ pub struct Staged {
     /// The type to which operands of contractions are rounded.
     factors: Option<DType>,
     given: Given,
+    repeated: Repeated,
     /// The import for the current values, whose last part has not run yet.
     imported: Option<Imported>,
     /// The compiled parts, in the order in which they run.
@@ -35,8 +37,7 @@ pub struct Staged {
 }
 
 struct Part {
-    /// The text of the part's graph.
-    graph: String,
+    graph: Graph,
     session: Session,
 }
 
@@ -47,13 +48,13 @@ impl Staged {
         factors: Option<DType>,
         given: Given,
     ) -> Staged {
-        let (imported, parts, inputs, outputs) = Default::default();
-        Staged { file, device, factors, given, imported, parts, inputs, outputs }
+        let (repeated, imported, parts, inputs, outputs) = Default::default();
+        Staged { file, device, factors, given, repeated, imported, parts, inputs, outputs }
     }
 
     /// Imports the model for the current values. Runs the parts whose values determine shapes.
     pub fn import(&mut self) -> Result<Imported, Error> {
-        let Staged { file, device, factors, given, parts, .. } = self;
+        let Staged { file, device, factors, given, repeated, parts, .. } = self;
         let (mut number, mut failure) = (0, None);
         let mut evaluate = |imported: &Imported| {
             number += 1;
@@ -64,7 +65,7 @@ impl Staged {
                 OnnxError(vec![text])
             })
         };
-        let imported = file.import(given, Some(&mut evaluate));
+        let imported = file.import_again(repeated, given, &mut evaluate);
         failure.map_or(imported, Err)
     }
 
@@ -152,13 +153,12 @@ fn run_part(
     imported: &Imported,
 ) -> Result<Vec<Tensor>, Error> {
     let graph = &imported.network.graph;
-    let text = graph.to_string();
-    if parts.get(number).is_none_or(|part| part.graph != text) {
+    if parts.get(number).is_none_or(|part| part.graph != *graph) {
         let mut session = Session::of_graph(narrow(graph.clone(), factors), device)?;
         session.seed(0, 0)?;
         file.load(imported, &mut session)?;
         parts.truncate(number);
-        parts.push(Part { graph: text, session });
+        parts.push(Part { graph: graph.clone(), session });
     }
     let part = parts
         .get_mut(number)

@@ -997,6 +997,25 @@ def dequantized():
     return model(nodes, [value("X_f", F32, [2, 3, 9, 11])], outputs, weights), [normal(2, 3, 9, 11)]
 
 
+def empty_selections():
+    """Reads and writes of no elements: masks without a hit, and indices and tensors of no rows."""
+    nodes = [node("Greater", "X nine", "mask"), node("NonZero", "mask", "hits"), node("Transpose", "hits", "places")]
+    nodes += [node("GatherND", "X places", "found"), node("ScatterND", "X places found", "masked"), node("Compress", "X none", "kept", axis=0)]
+    nodes += [node("Gather", "E rows", "A"), node("Gather", "F rows", "B", axis=1), node("Gather", "F two", "C")]
+    nodes += [node("GatherElements", "E pairs", "D"), node("GatherND", "E places1", "G")]
+    outputs = ["found", "masked", "kept", *"ABCDG"]
+    for reduction in ["none", "add", "mul", "min", "max"]:
+        nodes.append(node("ScatterElements", "X pairs E2", f"elements_{reduction}", reduction=reduction))
+        nodes.append(node("ScatterND", "X places1 E2", f"rows_{reduction}", reduction=reduction))
+        outputs += [f"elements_{reduction}", f"rows_{reduction}"]
+    floats = lambda *shape: np.zeros(shape, np.float32)
+    integers = lambda *shape: np.zeros(shape, np.int64)
+    weights = dict(nine=np.float32(9), none=np.zeros(3, bool), E=floats(0, 4), E2=floats(0, 2), F=floats(3, 0))
+    weights.update(rows=integers(0), two=np.array([2, 0]), pairs=integers(0, 2), places1=integers(0, 1))
+    made = model(nodes, [value("X", F32, [3, 2])], [value(name, F32, None) for name in outputs], weights)
+    return made, [normal(3, 2)]
+
+
 def main():
     os.makedirs(FOLDER + "/refused", exist_ok=True)
     for name, made in refused().items():
@@ -1036,6 +1055,7 @@ def main():
         outside,
         quantized_products,
         dequantized,
+        empty_selections,
     ]
     for make in made:
         write(make.__name__, *make(), is_external=make is external)

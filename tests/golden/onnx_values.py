@@ -155,10 +155,26 @@ def control_by_values():
     return made, lambda: [next(given).astype(np.float32)]
 
 
+def given_sizes():
+    """Sizes that are given, and then values that are computed: what is not 0 in a matrix of these sizes."""
+    nodes = [
+        node("Reshape", "X sizes", "M"),
+        *large("M", "L"),
+        node("Round", "L", "R"),
+        node("NonZero", "R", "N"),
+        node("Transpose", "N", "places"),
+        node("GatherND", "M places", "rest"),
+    ]
+    outputs = [value("places", I64, None), value("rest", F32, None), value("R", F32, None)]
+    made = model(nodes, [value("X", F32, [24]), value("sizes", I64, [2])], outputs, LARGE)
+    sizes = iter([np.array([4, 6]), np.array([8, 3])])
+    return made, lambda: [normal(24), next(sizes)]
+
+
 def main():
     folder = os.path.join(FOLDER, "values")
     os.makedirs(folder, exist_ok=True)
-    for make in [detections, lengths, control_by_values]:
+    for make in [detections, lengths, control_by_values, given_sizes]:
         graph, draw = make()
         session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
         path = os.path.join(folder, make.__name__)

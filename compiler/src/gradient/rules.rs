@@ -77,10 +77,10 @@ pub(super) fn unary<A: Algebra>(
         Sinh => times(on, g, |on| on.unary(Cosh, x)),
         // 1 - y²
         Tanh => times(on, g, |on| complement(on, y)),
-        // y (1 - y)
+        // y sigmoid(-x)
         Sigmoid => {
-            let one = on.number(x, 1.0);
-            let rest = on.binary(BinaryOp::Sub, one, y);
+            let negated = on.unary(Neg, x);
+            let rest = on.unary(Sigmoid, negated);
             let slope = on.product(y, rest);
             on.product(g, slope)
         }

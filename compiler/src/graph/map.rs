@@ -52,8 +52,10 @@ impl<T> NodeMap<T> {
     }
 
     /// Removes the values that `keep` refuses.
-    pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
-        self.slots.iter_mut().for_each(|slot| _ = slot.take_if(|value| !keep(value)));
+    pub fn retain(&mut self, keep: impl Fn(NodeId, &T) -> bool) {
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            slot.take_if(|value| !keep(NodeId::new(number), value));
+        }
     }
 
     /// Returns the nodes that have values, with these, in ascending order of the nodes.

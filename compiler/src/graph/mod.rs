@@ -33,6 +33,7 @@ pub use contraction::{
     Access, Aggregation, Contraction, ContractionLeaf, Index, IndexRange, equals,
 };
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use petgraph::Direction;
@@ -351,18 +352,31 @@ impl Graph {
         }
     }
 
-    /// Returns the graph with these outputs: the nodes that they need, and all inputs and weights.
-    /// Node ids change. Scans stay whole.
-    pub fn part(&self, outputs: Vec<(String, NodeId)>) -> Graph {
-        let mut pending: Vec<NodeId> = outputs.iter().map(|(_, id)| *id).collect();
-        pending.extend(self.inputs.iter().chain(&self.weights));
-        let mut needed = std::collections::BTreeSet::new();
+    /// Returns these nodes and all that they are computed from.
+    pub fn needed(&self, nodes: impl IntoIterator<Item = NodeId>) -> BTreeSet<NodeId> {
+        let mut pending: Vec<NodeId> = nodes.into_iter().collect();
+        let mut needed = BTreeSet::new();
         while let Some(id) = pending.pop() {
             if needed.insert(id) {
                 pending.extend(self.operands(id));
             }
         }
         let _ = self.budget.spend(4 * needed.len() as u64);
+        needed
+    }
+
+    /// Removes all nodes but these, which must include those that they are computed from. Ids of
+    /// removed nodes may be given to new ones.
+    pub fn keep(&mut self, nodes: &BTreeSet<NodeId>) {
+        self.nodes.retain_nodes(|_, id| nodes.contains(&NodeId(id)));
+        self.inputs.retain(|id| nodes.contains(id));
+        self.weights.retain(|id| nodes.contains(id));
+    }
+
+    /// Returns the graph with these outputs: the nodes that they need. Node ids change. Scans stay
+    /// whole.
+    pub fn part(&self, outputs: Vec<(String, NodeId)>) -> Graph {
+        let needed = self.needed(outputs.iter().map(|(_, id)| *id));
         let mut part = Graph::within(self.name.clone(), &self.budget);
         let to: NodeMap<NodeId> = needed
             .iter()
@@ -372,8 +386,8 @@ impl Graph {
             part.nodes[id.0].operands.iter_mut().for_each(|operand| *operand = to[*operand]);
             part.link(id);
         }
-        part.inputs = self.inputs.iter().map(|id| to[*id]).collect();
-        part.weights = self.weights.iter().map(|id| to[*id]).collect();
+        part.inputs = self.inputs.iter().filter_map(|id| to.get(*id).copied()).collect();
+        part.weights = self.weights.iter().filter_map(|id| to.get(*id).copied()).collect();
         part.outputs = outputs.into_iter().map(|(name, id)| (name, to[id])).collect();
         part
     }

@@ -16,8 +16,8 @@ pub fn is_native_unary(op: UnaryOp, dtype: DType) -> bool {
         | Tanh => {
             matches!(dtype, DType::F16 | DType::F32)
         }
-        // Shaders have no error function, no sigmoid and no such logarithm, and their `round` rounds
-        // halves to even.
+        // Shaders have no error function, no sigmoid and no such logarithm, and their `round`
+        // rounds halves to even.
         Erf | Log1p | Round | Sigmoid => false,
     }
 }

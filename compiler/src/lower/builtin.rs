@@ -361,11 +361,15 @@ impl<'p> Call<'_, 'p> {
         let Some((&count, rest)) = from.split_first() else {
             return Err(self.wrong(0, "`gather` takes rows, and this has rank 0".to_owned()));
         };
+        let ty = TensorType::new(self.tensors.dtype(values), [&shape, rest].concat());
+        if ty.elements() == 0 {
+            let none = self.add(Op::Elements(Vec::new()), TensorType::new(ty.dtype, [0]), &[])?;
+            return self.add(Op::Reshape, ty, &[none]);
+        }
         if count == 0 {
             return Err(nothing_to_read(self.spans.argument(0), &from));
         }
         let rows = self.clamp(rows, count)?;
-        let ty = TensorType::new(self.tensors.dtype(values), [&shape, rest].concat());
         let mut form = Form::new(Aggregation::Assign);
         let (at, inner) = (form.variables("i", &shape), form.variables("d", rest));
         form.access(0, at.iter().map(fixed));

@@ -1,6 +1,8 @@
 //! [`Calls`] builds a graph from single calls of library functions instead of a program's text.
 //! Other front ends, such as ONNX import, use it.
 
+use std::collections::HashMap;
+
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
@@ -43,7 +45,46 @@ pub struct Calls<'p> {
     known: NodeMap<Option<Tensor>>,
 }
 
+/// A graph under construction that is set aside: see [`Calls::set_aside`].
+#[derive(Clone)]
+pub struct CallsAside {
+    graph: Graph,
+    weights: Vec<Weight>,
+    known: NodeMap<Option<Tensor>>,
+    drawn: HashMap<String, u32>,
+}
+
+impl CallsAside {
+    /// Returns the graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+}
+
 impl<'p> Calls<'p> {
+    /// Sets the graph aside. Of its nodes, only these and those that they are computed from stay.
+    pub fn set_aside(self, nodes: impl IntoIterator<Item = NodeId>) -> CallsAside {
+        let Evaluator { target: Tensors { mut graph, network, .. }, drawn, .. } = self.evaluator;
+        let kept = graph.needed(nodes);
+        graph.keep(&kept);
+        let (mut weights, mut known) = (network.weights, self.known);
+        weights.retain(|weight| kept.contains(&weight.node));
+        known.retain(|node, _| kept.contains(&node));
+        CallsAside { graph, weights, known, drawn }
+    }
+
+    /// Continues a graph that was set aside. `program` must be the one that it was made with.
+    pub fn resume(program: &'p Program, aside: CallsAside, budget: &Budget) -> Calls<'p> {
+        let CallsAside { mut graph, weights, known, drawn } = aside;
+        graph.budget = budget.clone();
+        let mut tensors = Tensors::new("", budget);
+        tensors.graph = graph;
+        tensors.network.weights = weights;
+        let mut evaluator = Evaluator::new(program, tensors, false);
+        evaluator.drawn = drawn;
+        Calls { evaluator, known }
+    }
+
     /// Creates an empty graph with this name. The functions to call are those of `program`'s
     /// library.
     pub fn new(program: &'p Program, name: &str, budget: &Budget) -> Calls<'p> {
@@ -67,20 +108,18 @@ impl<'p> Calls<'p> {
         Ok(node)
     }
 
-    /// Sets the value of a node for [`Calls::known()`].
-    pub fn reveal(&mut self, node: NodeId, value: Tensor) {
-        // Nodes that depend on this one may have known values now.
-        self.known.retain(Option::is_some);
-        self.known.insert(node, Some(value));
+    /// Sets the values of nodes for [`Calls::known()`].
+    pub fn reveal(&mut self, values: impl IntoIterator<Item = (NodeId, Tensor)>) {
+        // Nodes that depend on these may have known values now.
+        self.known.retain(|_, value| value.is_some());
+        self.known.extend(values.into_iter().map(|(node, value)| (node, Some(value))));
     }
 
-    /// Turns a node into an input with this name and a known value. The node no longer depends on
-    /// its operands.
-    pub fn settle(&mut self, node: NodeId, name: &str, value: Tensor) {
+    /// Turns a node into an input with this name. The node no longer depends on its operands.
+    pub fn settle(&mut self, node: NodeId, name: &str) {
         let graph = &mut self.evaluator.target.graph;
         graph.set(node, Op::Input(name.to_owned()), &[]);
         graph.inputs.push(node);
-        self.reveal(node, value);
     }
 
     /// Adds a weight with a fixed value, which may be `known` already.

@@ -11,7 +11,7 @@ use super::scope::Scope;
 use super::tensors::Tensors;
 use super::value::Value;
 use crate::affine::{Affine, RationalAffine};
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, Index, NodeId, Op, equals};
 use crate::scalar::{self, BinaryOp, Program};
 use crate::tensor::TensorType;
@@ -53,9 +53,10 @@ pub(super) fn lower<'p>(
         (program, operands, reads, variables, found)
     });
     evaluator.target.graph = graph;
-    let (mut program, mut operands, reads, mut variables, (output, value, constraints)) = inside?;
+    let (mut program, mut operands, mut reads, mut variables, (output, mut value, constraints)) =
+        inside?;
 
-    let (places, matches) = places(output, &mut variables, span);
+    let (places, mut matches) = places(output, &mut variables, span);
     if contraction.aggregation == ast::Aggregation::Assign && !matches.is_empty() {
         return Err(written_at_run_time(&contraction.output.name, span));
     }
@@ -63,6 +64,12 @@ pub(super) fn lower<'p>(
         evaluator.target.graph.shape(operands[read.operand])
     });
     let points = Points::new(&variables, &indices, &constraints, &evaluator.budget, span)?;
+    if points.is_empty() {
+        // Nothing is read, so that tensors without elements are as good as others.
+        let zero = Scalar::zero(program.dtype(value));
+        (program, operands, reads, matches) = Default::default();
+        value = program.constant(zero);
+    }
     let output = places.iter().map(|place| points.affine(place)).collect::<Lowered<Vec<_>>>()?;
     let (rank, aggregation) = (rank(contraction, &output), aggregation(contraction.aggregation));
     rank.map_or(Ok(()), |rank| told_apart(rank, &output, &points, span))?;
@@ -73,15 +80,10 @@ pub(super) fn lower<'p>(
         reads.iter().map(|read| evaluator.target.graph.dtype(operands[read.operand])).collect();
     let valid = matching(&mut program, &matches, &types);
     program.results = [Some(value), valid].into_iter().flatten().collect();
-    let mut accesses = Vec::with_capacity(reads.len());
-    for read in &reads {
-        let shape = evaluator.target.graph.shape(operands[read.operand]);
-        accesses.push(access(read, shape, &points, contraction.output.span)?);
-    }
-    let dtype = match aggregation {
-        Aggregation::ArgMax | Aggregation::ArgMin => DType::I32,
-        _ => program.dtype(value),
-    };
+    let shape_of = |read: &Read| evaluator.target.graph.shape(operands[read.operand]);
+    let accesses = reads.iter().map(|read| access(read, shape_of(read), &points, span));
+    let accesses = accesses.collect::<Lowered<Vec<Access>>>()?;
+    let dtype = result_type(aggregation, program.dtype(value));
     operands.extend(default(evaluator, scope, contraction, dtype, &shape)?);
     let op = Op::Contraction(Box::new(Contraction {
         aggregation,
@@ -94,6 +96,14 @@ pub(super) fn lower<'p>(
         default: contraction.default.is_some(),
     }));
     evaluator.target.add(op, TensorType::new(dtype, shape), &operands, span)
+}
+
+/// Returns the type of a contraction that aggregates values of type `dtype`.
+fn result_type(aggregation: Aggregation, dtype: DType) -> DType {
+    match aggregation {
+        Aggregation::ArgMax | Aggregation::ArgMin => DType::I32,
+        _ => dtype,
+    }
 }
 
 /// Returns the error of an assignment to places that run-time indices select.

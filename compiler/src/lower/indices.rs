@@ -134,6 +134,11 @@ impl Points {
         Ok(Points { names: variables.unique(), old, conditions, ranges, span })
     }
 
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_none()
+    }
+
     /// Converts a polynomial that is an integer at all points to the graph's variables.
     pub fn affine(&self, polynomial: &RationalAffine) -> Lowered<Affine> {
         let here = polynomial.substitute_all(&self.old).and_then(|here| here.as_affine().cloned());

@@ -71,7 +71,7 @@ mod weights;
 
 pub use crate::bindings::{Binding, Bindings, Setting};
 pub use assume::check_assuming;
-pub use calls::{Calls, Passed};
+pub use calls::{Calls, CallsAside, Passed};
 pub use expression::is_part_of;
 pub use network::{Expected, InputRange, Layer, Network, Role, Weight, WeightKind};
 pub use target::Lowered;

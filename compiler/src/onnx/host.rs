@@ -154,16 +154,40 @@ impl Area {
         (self.high[0] - self.low[0]) * (self.high[1] - self.low[1])
     }
 
-    /// Returns whether the intersection over union of two boxes exceeds `share`.
-    fn overlaps(&self, other: &Area, share: f32) -> bool {
-        let low = [0, 1].map(|axis| self.low[axis].max(other.low[axis]));
-        let high = [0, 1].map(|axis| self.high[axis].min(other.high[axis]));
-        let common = Area { low, high };
-        if high[0] <= low[0] || high[1] <= low[1] || common.size() <= 0.0 {
-            return false;
+    /// Returns whether the intersection over union with one of these boxes exceeds `share`.
+    fn overlaps(&self, others: &[Lanes], share: f32) -> bool {
+        let size = self.size();
+        let overlaps = |others: &Lanes, lane: usize| {
+            let low = [0, 1].map(|axis| self.low[axis].max(others.low[axis][lane]));
+            let high = [0, 1].map(|axis| self.high[axis].min(others.high[axis][lane]));
+            let common = Area { low, high }.size();
+            let is_apart = (high[0] <= low[0]) | (high[1] <= low[1]) | (common <= 0.0);
+            let other = others.size[lane];
+            let either = size + other - common;
+            !is_apart & (size > 0.0) & (other > 0.0) & (either > 0.0) & (common / either > share)
+        };
+        // Without branches within the lanes, they are computed at once.
+        others.iter().any(|others| (0..LANES).fold(false, |any, lane| any | overlaps(others, lane)))
+    }
+}
+
+/// The number of boxes that are compared at once.
+const LANES: usize = 8;
+
+/// Boxes by coordinate. The rest of them is empty, and overlaps nothing.
+#[derive(Clone, Copy, Default)]
+struct Lanes {
+    low: [[f32; LANES]; 2],
+    high: [[f32; LANES]; 2],
+    size: [f32; LANES],
+}
+
+impl Lanes {
+    fn set(&mut self, lane: usize, area: &Area) {
+        for axis in [0, 1] {
+            (self.low[axis][lane], self.high[axis][lane]) = (area.low[axis], area.high[axis]);
         }
-        let either = self.size() + other.size() - common.size();
-        self.size() > 0.0 && other.size() > 0.0 && either > 0.0 && common.size() / either > share
+        self.size[lane] = area.size();
     }
 }
 
@@ -195,28 +219,38 @@ pub fn non_max_suppression(
         return Err(format!("expected an iou_threshold from 0 to 1, found {share}"));
     }
     let least = least.map(|least| least.to_f64() as f32);
-    let number = |tensor: &Tensor, place: usize| tensor.get(place).to_f64() as f32;
+    let [boxes, scores] = [boxes, scores].map(|tensor| -> Vec<f32> {
+        tensor.scalars().map(|scalar| scalar.to_f64() as f32).collect()
+    });
+    let corners = boxes.as_chunks::<4>().0;
     let mut kept = Vec::new();
     for batch in 0..if most == 0 { 0 } else { batches } {
-        let corners = |b: usize| [0, 1, 2, 3].map(|n| number(boxes, (batch * count + b) * 4 + n));
-        let areas: Vec<Area> = (0..count).map(|b| Area::new(corners(b), is_centered)).collect();
+        let corners = &corners[batch * count..][..count];
+        let areas: Vec<Area> =
+            corners.iter().map(|corners| Area::new(*corners, is_centered)).collect();
         for class in 0..classes {
-            let scored =
-                (0..count).map(|b| (b, number(scores, (batch * classes + class) * count + b)));
-            let mut open: Vec<(usize, f32)> =
-                scored.filter(|(_, score)| least.is_none_or(|least| *score > least)).collect();
+            let scores = scores[(batch * classes + class) * count..][..count].iter().copied();
+            let mut open: Vec<(usize, f32)> = scores
+                .enumerate()
+                .filter(|(_, score)| least.is_none_or(|least| *score > least))
+                .collect();
             // Zeros of either sign are equal.
             open.sort_by(|(_, a), (_, b)| (b + 0.0).total_cmp(&(a + 0.0)));
-            let mut selected: Vec<usize> = Vec::new();
+            let (mut selected, mut number) = (Vec::new(), 0);
             for (b, _) in open {
-                if selected.len() == most {
+                if number == most {
                     break;
                 }
-                if !selected.iter().any(|&other| areas[b].overlaps(&areas[other], share)) {
-                    selected.push(b);
+                if areas[b].overlaps(&selected, share) {
+                    continue;
                 }
+                if number.is_multiple_of(LANES) {
+                    selected.push(Lanes::default());
+                }
+                selected[number / LANES].set(number % LANES, &areas[b]);
+                number += 1;
+                kept.extend([batch, class, b]);
             }
-            kept.extend(selected.into_iter().flat_map(|b| [batch, class, b]));
         }
     }
     Ok(vec![integers([kept.len() / 3, 3], kept)?])

@@ -6,15 +6,16 @@ use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Budget, Program};
 
 use super::attributes::{Attributes, resolved};
-use super::control::FUNCTIONS;
 use super::imported::Imported;
 use super::inputs::Given;
 use super::model::{Model, OnnxError, Operator, Opsets, title, versions};
+use super::order::Reads;
 use super::proto::{self, Attribute};
 use super::recorder::Recorder;
+use super::resume::Repeated;
 use super::small::small;
 use super::tensor::{self, Loader};
-use super::values::{Evaluator, part};
+use super::values::Evaluator;
 use crate::graph::{NodeId, NodeMap, NodeSet, Op};
 use crate::lower::{Calls, Layer, Passed};
 use crate::tensor::Tensor;
@@ -41,83 +42,18 @@ pub fn import(
     model: &Model,
     given: &Given,
     loader: Loader,
-    mut evaluator: Option<Evaluator>,
+    evaluator: Option<Evaluator>,
 ) -> Result<Imported, OnnxError> {
-    let mut names = FUNCTIONS.to_vec();
-    functions(model, &model.graph.nodes, &model.opsets, &mut names);
-    for function in model.functions.values() {
-        functions(model, &function.nodes, &versions(&function.opsets), &mut names);
-    }
-    let program = tile_lang::check("")
-        .program
-        .unwrap_or_else(|| unreachable!("an empty program is in order"));
-    let program = program.with(&names);
-    let budget = Budget::new(given.limits);
-    let name = if model.name().is_empty() { "model" } else { model.name() };
-    let mut importer = Importer {
-        model,
-        program: &program,
-        loader,
-        calls: Recorder::new(Calls::new(&program, name, &budget)),
-        given,
-        evaluator: evaluator.as_mut().map(|evaluator| &mut **evaluator as Evaluator),
-        scopes: vec![HashMap::new()],
-        hidden: Vec::new(),
-        ahead: Vec::new(),
-        weights: HashMap::new(),
-        computed: HashMap::new(),
-        revealed: NodeSet::new(),
-        small: NodeMap::new(),
-        by_values: false,
-        parts: 0,
-        layers: Vec::new(),
-        counted: NodeSet::new(),
-        stored: HashMap::new(),
-        budget,
-        depth: 0,
-    };
-    importer.inputs()?;
-    importer.initializers(&model.graph, "").map_err(OnnxError::new)?;
-    let wanted = model.graph.outputs.iter().map(|output| output.name.as_str()).collect();
-    importer.run(&model.graph.nodes, wanted, &model.opsets, &HashMap::new())?;
-    let mut outputs = Vec::new();
-    for output in &model.graph.outputs {
-        let value = importer
-            .lookup(&output.name)
-            .ok_or_else(|| OnnxError::new(format!("nothing gives the output `{}`", output.name)))?;
-        let node = importer.calls.tensor(&value).map_err(|error| {
-            OnnxError::new(format!("the output `{}`: {}", output.name, sentence(&error)))
-        })?;
-        outputs.push((output.name.clone(), node));
-    }
-    let Importer {
-        calls: Recorder { calls, steps, values },
-        weights,
-        layers,
-        computed,
-        by_values,
-        parts,
-        ..
-    } = importer;
-    let mut network = calls.finish(outputs.clone(), layers);
-    if !computed.is_empty() {
-        network.graph = part(&network.graph, outputs.clone());
-    }
-    Ok(Imported {
-        network,
-        name: name.to_owned(),
-        steps,
-        values,
-        outputs,
-        weights,
-        computed,
-        by_values,
-        parts,
-    })
+    Repeated::default().import(model, given, loader, evaluator)
 }
 
 /// Adds the library's functions that the nodes use.
-fn functions(model: &Model, nodes: &[proto::Node], opsets: &Opsets, names: &mut Vec<&'static str>) {
+pub(super) fn functions(
+    model: &Model,
+    nodes: &[proto::Node],
+    opsets: &Opsets,
+    names: &mut Vec<&'static str>,
+) {
     for node in nodes {
         if let Some(Operator::Library(name)) = model.operator(node, opsets)
             && !names.contains(&name)
@@ -141,8 +77,10 @@ pub(super) struct Importer<'p> {
     pub scopes: Vec<HashMap<String, Passed>>,
     /// The scopes around the functions in progress.
     pub hidden: Vec<Vec<HashMap<String, Passed>>>,
-    /// The remaining nodes and the output names of each graph in progress, outermost first.
-    pub ahead: Vec<(&'p [proto::Node], Vec<&'p str>)>,
+    /// The reads of each graph in progress, outermost first.
+    pub ahead: Vec<Reads<'p>>,
+    /// Tensors by name that may depend on inputs, and are not settled.
+    pub open: Vec<(String, NodeId)>,
     pub weights: HashMap<String, proto::Tensor>,
     /// The values of inputs that the model does not have: results computed during the import.
     pub computed: HashMap<String, Tensor>,
@@ -154,17 +92,93 @@ pub(super) struct Importer<'p> {
     pub by_values: bool,
     /// The number of parts of the model that were run.
     pub parts: usize,
+    /// Whether to stop at the first node that depends on values.
+    pub may_stop: bool,
+    /// The number of the node of the outermost graph at which the import stopped.
+    pub stopped_at: Option<usize>,
     layers: Vec<Layer>,
     /// Weights that layers have read.
     counted: NodeSet,
     /// The values of the tensors in the file's inner graphs, by their addresses, so that a loop
     /// stores each once.
-    pub stored: HashMap<*const proto::Tensor, Passed>,
-    budget: Budget,
+    pub stored: HashMap<usize, Passed>,
+    pub budget: Budget,
     depth: usize,
 }
 
 impl<'p> Importer<'p> {
+    /// Creates an importer that has nothing yet.
+    pub fn new(
+        model: &'p Model,
+        program: &'p Program,
+        given: &'p Given,
+        loader: Loader<'p>,
+        evaluator: Option<Evaluator<'p>>,
+    ) -> Self {
+        let budget = Budget::new(given.limits);
+        Importer {
+            model,
+            program,
+            loader,
+            calls: Recorder::new(Calls::new(program, title_of(model), &budget)),
+            given,
+            may_stop: evaluator.is_some(),
+            evaluator,
+            scopes: vec![HashMap::new()],
+            hidden: Vec::new(),
+            ahead: Vec::new(),
+            open: Vec::new(),
+            weights: HashMap::new(),
+            computed: HashMap::new(),
+            revealed: NodeSet::new(),
+            small: NodeMap::new(),
+            by_values: false,
+            parts: 0,
+            stopped_at: None,
+            layers: Vec::new(),
+            counted: NodeSet::new(),
+            stored: HashMap::new(),
+            budget,
+            depth: 0,
+        }
+    }
+
+    /// Defines the inputs and initializers of the model.
+    pub fn begin(&mut self) -> Result<(), OnnxError> {
+        self.inputs()?;
+        self.initializers(&self.model.graph, "").map_err(OnnxError::new)
+    }
+
+    /// Returns the network of all nodes.
+    pub fn finish(mut self) -> Result<Imported, OnnxError> {
+        let mut outputs = Vec::new();
+        for output in &self.model.graph.outputs {
+            let value = self.lookup(&output.name).ok_or_else(|| {
+                OnnxError::new(format!("nothing gives the output `{}`", output.name))
+            })?;
+            let node = self.calls.tensor(&value).map_err(|error| {
+                OnnxError::new(format!("the output `{}`: {}", output.name, sentence(&error)))
+            })?;
+            outputs.push((output.name.clone(), node));
+        }
+        let Recorder { calls, steps, values } = self.calls;
+        let mut network = calls.finish(outputs.clone(), self.layers);
+        if !self.computed.is_empty() {
+            network.graph = network.graph.part(outputs.clone());
+        }
+        Ok(Imported {
+            network,
+            name: title_of(self.model).to_owned(),
+            steps,
+            values,
+            outputs,
+            weights: self.weights,
+            computed: self.computed,
+            by_values: self.by_values,
+            parts: self.parts,
+        })
+    }
+
     /// Defines a graph's initializers for names without a value. Their paths start with `prefix`.
     pub fn initializers(&mut self, graph: &'p proto::Graph, prefix: &str) -> Result<(), String> {
         for tensor in &graph.initializers {
@@ -187,11 +201,12 @@ impl<'p> Importer<'p> {
         may_be_trained: bool,
     ) -> Result<Passed, String> {
         self.spend(1)?;
-        if let Some(value) = self.stored.get(&std::ptr::from_ref(tensor)) {
+        let address = std::ptr::from_ref(tensor).addr();
+        if let Some(value) = self.stored.get(&address) {
             return Ok(value.clone());
         }
         let value = self.stored(tensor, path, may_be_trained)?;
-        self.stored.insert(tensor, value.clone());
+        self.stored.insert(address, value.clone());
         Ok(value)
     }
 
@@ -254,7 +269,7 @@ impl<'p> Importer<'p> {
         opsets: &Opsets,
         attributes: &Attributes,
     ) -> Result<(), OnnxError> {
-        self.ahead.push((nodes, outputs));
+        self.ahead.push(self.reads_of(nodes, outputs));
         let result = self.through(nodes, opsets, attributes);
         self.ahead.pop();
         result
@@ -267,11 +282,7 @@ impl<'p> Importer<'p> {
         attributes: &Attributes,
     ) -> Result<(), OnnxError> {
         for (number, node) in nodes.iter().enumerate() {
-            self.ahead
-                .iter_mut()
-                .last()
-                .into_iter()
-                .for_each(|(rest, _)| *rest = &nodes[number + 1..]);
+            self.ahead.iter_mut().last().into_iter().for_each(|reads| reads.begin(number));
             let named = |what: String| {
                 OnnxError::new(format!("node `{}` ({}): {what}", title(node), node.op))
             };
@@ -404,7 +415,8 @@ impl<'p> Importer<'p> {
             function.defaults.iter().map(|a| (a.name.clone(), a.clone())).collect();
         own.extend(attributes.into_iter().map(|(name, attribute)| (name, attribute.clone())));
         let given = inputs.into_iter().chain(std::iter::repeat(Passed::Nothing));
-        let scope = function.inputs.iter().cloned().zip(given).collect();
+        let scope: HashMap<String, Passed> = function.inputs.iter().cloned().zip(given).collect();
+        scope.iter().for_each(|(name, value)| self.note_open(name, value));
         // The body does not see the surrounding scopes.
         self.hidden.push(std::mem::replace(&mut self.scopes, vec![HashMap::new(), scope]));
         let wanted = function.outputs.iter().map(String::as_str).collect();
@@ -429,7 +441,10 @@ impl<'p> Importer<'p> {
         prefix: &str,
         attributes: &Attributes,
     ) -> Result<Vec<Passed>, OnnxError> {
-        self.scopes.push(graph.inputs.iter().map(|input| input.name.clone()).zip(inputs).collect());
+        let names = graph.inputs.iter().map(|input| input.name.clone());
+        let scope: HashMap<String, Passed> = names.zip(inputs).collect();
+        scope.iter().for_each(|(name, value)| self.note_open(name, value));
+        self.scopes.push(scope);
         let result = self.initializers(graph, prefix).map_err(OnnxError::new);
         let wanted = graph.outputs.iter().map(|output| output.name.as_str()).collect();
         let result = result.and_then(|()| self.run(&graph.nodes, wanted, opsets, attributes));
@@ -455,9 +470,15 @@ impl<'p> Importer<'p> {
         if let Passed::Tensor(node) = &value {
             self.calls.values.slot(*node).get_or_insert_with(|| name.to_owned());
         }
+        self.note_open(name, &value);
         let before = self.scopes.last_mut().and_then(|scope| scope.insert(name.to_owned(), value));
         if before.is_some() { Err(format!("`{name}` is given twice")) } else { Ok(()) }
     }
+}
+
+/// Returns the name of a model, or `model`.
+fn title_of(model: &Model) -> &str {
+    if model.name().is_empty() { "model" } else { model.name() }
 }
 
 /// Returns the text of a diagnostic without its source positions, which are in the library.

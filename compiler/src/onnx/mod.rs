@@ -22,6 +22,7 @@
 //! - `import`: the import of nodes; `library`: the calls that they become; `attributes`: their
 //!   attributes; `control`: operators that are
 //!   not functions of tensors; `branches`: branches and loops; `sequences`: sequences.
+//! - `resume`: repeated imports for other values.
 //! - `values`: values that determine shapes; `host`: operators whose results have a value-dependent
 //!   length.
 //! - `trees`: the attributes of tree ensembles as tables; `ensemble`: the calls on these.
@@ -49,6 +50,7 @@ mod model;
 mod order;
 mod proto;
 mod recorder;
+mod resume;
 mod sequences;
 mod small;
 mod sparse;
@@ -62,6 +64,7 @@ pub use import::import;
 pub use imported::Imported;
 pub use inputs::Given;
 pub use model::{Model, OnnxError};
+pub use resume::Repeated;
 pub use tensor::{External, Loader};
 pub use text::Stored;
 pub use values::Evaluator;

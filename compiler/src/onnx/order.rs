@@ -105,6 +105,41 @@ fn around(graph: &Graph) -> HashSet<&str> {
     names
 }
 
+/// The reads of a graph in progress.
+#[derive(Default)]
+pub(super) struct Reads<'a> {
+    /// The last node that reads each name. An output is read after all nodes.
+    last: HashMap<&'a str, usize>,
+    /// The number of the next node.
+    next: usize,
+}
+
+impl<'a> Reads<'a> {
+    pub fn new(nodes: &'a [Node], outputs: Vec<&'a str>) -> Self {
+        let mut last = HashMap::new();
+        for (number, node) in nodes.iter().enumerate() {
+            last.extend(reads(node).into_iter().map(|name| (name, number)));
+        }
+        last.extend(outputs.into_iter().map(|name| (name, usize::MAX)));
+        Reads { last, next: 0 }
+    }
+
+    /// Begins the node with this number.
+    pub fn begin(&mut self, number: usize) {
+        self.next = number + 1;
+    }
+
+    /// Returns the number of the node in progress.
+    pub fn number(&self) -> usize {
+        self.next.saturating_sub(1)
+    }
+
+    /// Returns whether a node from the next one on reads a name, or whether it is an output.
+    pub fn later(&self, name: &str) -> bool {
+        self.last.get(name).is_some_and(|&last| last >= self.next)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

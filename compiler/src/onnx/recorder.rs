@@ -7,6 +7,7 @@ use crate::lower::{Calls, Lowered, Passed};
 use crate::tensor::{Tensor, TensorType};
 
 /// A step in the construction of a graph.
+#[derive(Clone)]
 pub(super) enum Recorded {
     Input {
         name: String,
@@ -102,12 +103,12 @@ impl<'p> Recorder<'p> {
         self.calls.known(node, most)
     }
 
-    pub fn reveal(&mut self, node: NodeId, value: Tensor) {
-        self.calls.reveal(node, value);
+    pub fn reveal(&mut self, values: impl IntoIterator<Item = (NodeId, Tensor)>) {
+        self.calls.reveal(values);
     }
 
-    pub fn settle(&mut self, node: NodeId, name: &str, value: Tensor) {
-        self.calls.settle(node, name, value);
+    pub fn settle(&mut self, node: NodeId, name: &str) {
+        self.calls.settle(node, name);
     }
 
     pub fn input_name(&self, node: NodeId) -> Option<String> {

@@ -20,7 +20,9 @@ use std::collections::HashSet;
 use super::import::{Importer, KNOWN, sentence};
 use super::imported::Imported;
 use super::model::OnnxError;
-use super::order::reads;
+use super::order::Reads;
+use super::proto;
+use super::resume::add_tensors;
 use crate::bindings::SEED;
 use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::lower::{Network, Passed};
@@ -55,7 +57,7 @@ impl Importer<'_> {
                 value.filter(|value| value.ty().elements() <= KNOWN && self.revealed.insert(input))
             {
                 self.by_values = true;
-                self.calls.reveal(input, value.clone());
+                self.calls.reveal([(input, value.clone())]);
             }
         }
         self.calls.known(node, KNOWN)
@@ -67,17 +69,13 @@ impl Importer<'_> {
         let mut nodes = vec![node];
         nodes.extend(self.live().into_iter().filter(|live| *live != node));
         let names = (0..nodes.len()).map(|number| number.to_string());
-        let graph = part(self.calls.graph(), names.zip(nodes.iter().copied()).collect());
-        let has_value = |input: &NodeId| match &graph.node(*input).op {
-            Op::Input(name) => {
-                name == SEED
-                    || self.given.values.contains_key(name)
-                    || self.computed.contains_key(name)
-            }
-            _ => false,
-        };
-        if self.evaluator.is_none() || !graph.inputs.iter().all(has_value) {
+        let graph = self.calls.graph().part(names.zip(nodes.iter().copied()).collect());
+        if self.evaluator.is_none() || !self.has_values(&graph) {
             return Err(self.unknown(node));
+        }
+        if self.may_stop {
+            self.stopped_at = self.ahead.first().map(|reads| reads.number());
+            return Err("depends on values".into());
         }
         self.parts += 1;
         if self.parts > MAX_PARTS {
@@ -86,15 +84,28 @@ impl Importer<'_> {
             ));
         }
         let tensors = self.run_part(graph).map_err(|error| error.to_string())?;
-        let mut found = None;
-        for (&node, tensor) in nodes.iter().zip(tensors) {
+        let found = tensors.first().cloned();
+        let values: Vec<(NodeId, Tensor)> = nodes.into_iter().zip(tensors).collect();
+        for (node, tensor) in &values {
             let name = self.computed_name();
-            self.calls.settle(node, &name, tensor.clone());
-            found.get_or_insert_with(|| tensor.clone());
-            self.computed.insert(name, tensor);
+            self.calls.settle(*node, &name);
+            self.computed.insert(name, tensor.clone());
         }
+        self.calls.reveal(values);
         self.by_values = true;
         found.ok_or_else(|| "it was not computed".to_owned())
+    }
+
+    /// Returns whether all inputs of a part of the model have values.
+    pub fn has_values(&self, part: &Graph) -> bool {
+        part.inputs.iter().all(|input| match &part.node(*input).op {
+            Op::Input(name) => {
+                name == SEED
+                    || self.given.values.contains_key(name)
+                    || self.computed.contains_key(name)
+            }
+            _ => false,
+        })
     }
 
     fn run_part(&mut self, graph: Graph) -> Result<Vec<Tensor>, OnnxError> {
@@ -136,31 +147,45 @@ impl Importer<'_> {
         names.into_iter().find(is_free).unwrap_or_default()
     }
 
-    /// Returns the nodes that depend on inputs and that later nodes read by name.
-    fn live(&self) -> Vec<NodeId> {
-        let mut names: HashSet<&str> = HashSet::new();
-        for (rest, outputs) in &self.ahead {
-            names.extend(rest.iter().flat_map(reads));
-            names.extend(outputs);
+    /// Returns the reads of a graph. Without an evaluator nobody asks for them.
+    pub fn reads_of<'g>(&self, nodes: &'g [proto::Node], outputs: Vec<&'g str>) -> Reads<'g> {
+        match self.evaluator {
+            Some(_) => Reads::new(nodes, outputs),
+            None => Reads::default(),
         }
-        let scopes = self.hidden.iter().flatten().chain(&self.scopes);
-        let values = scopes.flatten().filter(|(name, _)| names.contains(name.as_str()));
-        let mut nodes = Vec::new();
-        for (_, value) in values {
+    }
+
+    /// Records the tensors of a value that is defined by name.
+    pub fn note_open(&mut self, name: &str, value: &Passed) {
+        if self.evaluator.is_some() {
+            let mut nodes = Vec::new();
             add_tensors(value, &mut nodes);
+            self.open.extend(nodes.into_iter().map(|node| (name.to_owned(), node)));
         }
+    }
+
+    /// Returns the nodes that depend on inputs and that later nodes read by name.
+    pub fn live(&mut self) -> Vec<NodeId> {
+        let graph = self.calls.graph();
+        let is_later = |name: &str| self.ahead.iter().any(|reads| reads.later(name));
+        // A loop may read again what its body does not read any more, and an import that stops
+        // reads the inputs of this node again.
+        let is_final = self.ahead.len() == 1 && !self.may_stop;
+        let mut varying = NodeMap::new();
+        self.open.retain(|(name, node)| {
+            !matches!(graph.node(*node).op, Op::Input(_))
+                && varies(graph, *node, &mut varying)
+                && (!is_final || is_later(name))
+        });
+        let live = self.open.iter().filter(|(name, _)| is_later(name)).map(|(_, node)| *node);
+        let mut nodes: Vec<NodeId> = live.collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let graph = self.calls.graph();
-        let mut varying = NodeMap::new();
-        nodes.retain(|&node| {
-            !matches!(graph.node(node).op, Op::Input(_)) && varies(graph, node, &mut varying)
-        });
         nodes
     }
 
     /// Returns the reason why the value of a node is unknown.
-    fn unknown(&self, node: NodeId) -> String {
+    pub fn unknown(&self, node: NodeId) -> String {
         let names = inputs(self.calls.graph(), node)
             .into_iter()
             .filter_map(|input| self.calls.input_name(input));
@@ -174,25 +199,6 @@ impl Importer<'_> {
                 names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
             ),
         }
-    }
-}
-
-/// Returns the part of a graph that computes these outputs.
-pub(super) fn part(graph: &Graph, outputs: Vec<(String, NodeId)>) -> Graph {
-    let mut part = graph.part(outputs);
-    for node in [part.inputs.clone(), part.weights.clone()].concat() {
-        if part.users(node).is_empty() && !part.is_output(node) {
-            part.remove(node);
-        }
-    }
-    part
-}
-
-fn add_tensors(value: &Passed, nodes: &mut Vec<NodeId>) {
-    match value {
-        Passed::Tensor(node) => nodes.push(*node),
-        Passed::List(items) => items.iter().for_each(|item| add_tensors(item, nodes)),
-        _ => {}
     }
 }
 

@@ -111,20 +111,20 @@ fn errors_show_the_file_that_they_are_in() {
     let checked = check_files(&wrong);
     assert_snapshot!(render(&checked.diagnostics, &checked.sources, false), @"
     [E0103] Error: missing input `R` of `builtin_softmax`
-        ╭─[ main.tile:1:36 ]
-        │
-      1 │ model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }
-        │                                    ───────┬───────
-        │                                           ╰───────── here
-        │
-        ├─[ std/core.tile:14:29 ]
-        │
-     14 │ function builtin_softmax(X, R, C) -> (Y) {
-        │                             ┬
-        │                             ╰── it has no default
-        │
-        │ Help: several inputs are given as a list, as in `[A, B] |> …`
-    ────╯
+       ╭─[ main.tile:1:36 ]
+       │
+     1 │ model M(X[N, M]) -> (Y) { Y = X |> builtin_softmax; Z = builtin_softmax(X); }
+       │                                    ───────┬───────
+       │                                           ╰───────── here
+       │
+       ├─[ std/core.tile:8:29 ]
+       │
+     8 │ function builtin_softmax(X, R, C) -> (Y) {
+       │                             ┬
+       │                             ╰── it has no default
+       │
+       │ Help: several inputs are given as a list, as in `[A, B] |> …`
+    ───╯
     [E0103] Error: expected 3 arguments for `builtin_softmax`, found 1
        ╭─[ main.tile:1:57 ]
        │

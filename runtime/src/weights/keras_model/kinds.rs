@@ -46,7 +46,8 @@ const LOGICAL: [&str; 10] = [
 ];
 
 /// Functions that compute in floats.
-const OF_FLOATS: [&str; 7] = ["Divide", "Exp", "Log", "Mean", "Sqrt", "Tanh", "TrueDivide"];
+const OF_FLOATS: [&str; 8] =
+    ["Divide", "Exp", "Log", "Mean", "Sigmoid", "Sqrt", "Tanh", "TrueDivide"];
 
 /// Operators that compute in the last kind of their operands.
 const OPERATORS: [&str; 5] = ["Add", "Maximum", "Minimum", "Multiply", "Subtract"];

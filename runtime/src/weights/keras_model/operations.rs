@@ -27,7 +27,7 @@ const fn mask(class: &'static str, text: &'static str) -> Elementwise {
     Elementwise { class, text, is_mask: true }
 }
 
-const ELEMENTWISE: [Elementwise; 24] = [
+const ELEMENTWISE: [Elementwise; 25] = [
     plain("Add", "{0} + {1}"),
     plain("Subtract", "{0} - {1}"),
     plain("Multiply", "{0} * {1}"),
@@ -42,6 +42,7 @@ const ELEMENTWISE: [Elementwise; 24] = [
     plain("Log", "log({0})"),
     plain("Square", "{0} * {0}"),
     plain("Sqrt", "sqrt({0})"),
+    plain("Sigmoid", "sigmoid({0})"),
     plain("Tanh", "tanh({0})"),
     mask("Equal", "{0} == {1}"),
     mask("NotEqual", "{0} != {1}"),
