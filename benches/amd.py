@@ -4,6 +4,7 @@
     cargo build --release
     python3 benches/amd.py                                  # Markdown, all workloads on navi10
     python3 benches/amd.py --card polaris10,navi31 --models mobilenet,products
+    python3 benches/amd.py --family                         # for the card's family, beside `generic`
     python3 benches/amd.py --check                          # fails if a kernel spills registers
     python3 benches/amd.py --self-test                      # the counting itself, without the compiler
 
@@ -230,28 +231,36 @@ def predict(card, kernel, compiled, steps):
     return row
 
 
-def measure(workload, cards, folder, tilec):
-    """Returns for each card the rows of a workload's kernels."""
+def compile_for(target, workload, tilec, to):
+    """Compiles a workload for a target into the folder `to`. Returns its kernels by the names of
+    their files, and its steps."""
     name, file, *options = workload
-    with tempfile.TemporaryDirectory() as to:
-        command = [tilec, HERE.parent / file, *options, "--quiet", "--emit", "spirv,kernels,plan", "-o", to]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{name}: {done.stderr.strip()}")
-        files = pathlib.Path(to)
-        kernels = {path.stem: read_kernel(path.read_text()) for path in sorted(files.glob("*.kernel"))}
-        (plan,) = files.glob("*.plan")
-        steps = read_plan(plan.read_text())
-        rows = {}
-        for card in cards:
-            text = machine_code(folder, card, [files / f"{kernel}.spv" for kernel in kernels])
-            rows[card] = []
-            for compiled in read(text.splitlines(), CARDS[card].costs):
-                verify(compiled)
-                kernel = kernels[pathlib.Path(compiled.name).stem]
-                launched = [step for step in steps if step.kernel == kernel.name]
-                rows[card].append(predict(CARDS[card], kernel, compiled, launched))
-        return rows
+    command = [tilec, HERE.parent / file, *options, "--quiet", "--target", target]
+    command += ["--emit", "spirv,kernels,plan", "-o", to]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{name}: {done.stderr.strip()}")
+    kernels = {path.stem: read_kernel(path.read_text()) for path in sorted(to.glob("*.kernel"))}
+    (plan,) = to.glob("*.plan")
+    return kernels, read_plan(plan.read_text())
+
+
+def measure(workload, targets, folder, tilec):
+    """Returns for each card the rows of a workload's kernels. `targets` has the target of each card."""
+    rows = {}
+    for target in sorted(set(targets.values())):
+        with tempfile.TemporaryDirectory() as to:
+            files = pathlib.Path(to)
+            kernels, steps = compile_for(target, workload, tilec, files)
+            for card in (card for card in targets if targets[card] == target):
+                text = machine_code(folder, card, [files / f"{kernel}.spv" for kernel in kernels])
+                rows[card] = []
+                for compiled in read(text.splitlines(), CARDS[card].costs):
+                    verify(compiled)
+                    kernel = kernels[pathlib.Path(compiled.name).stem]
+                    launched = [step for step in steps if step.kernel == kernel.name]
+                    rows[card].append(predict(CARDS[card], kernel, compiled, launched))
+    return rows
 
 
 def table(rows, card):
@@ -276,9 +285,27 @@ def summary(measured):
     print("| workload | time, µs | bound, µs | ratio | spilling kernels |")
     print("|---|--:|--:|--:|--:|")
     for name, rows in measured:
-        time, bound = (sum(row[key] for row in rows) for key in ("time", "bound"))
-        spilling = sum(row["spills"] > 0 for row in rows)
+        time, bound, spilling = sums(rows)
         print(f"| {name} | {time * 1e6:.1f} | {bound * 1e6:.1f} | {time / bound:.2f} | {spilling} |")
+    print()
+
+
+def sums(rows):
+    """Returns the time and the bound of kernels, and how many of them spill."""
+    time, bound = (sum(row[key] for row in rows) for key in ("time", "bound"))
+    return time, bound, sum(row["spills"] > 0 for row in rows)
+
+
+def comparison(generic, family, target):
+    """Prints the sum of each workload for `generic` and for a card's family."""
+    print(f"| workload | generic, µs | ratio | {target}, µs | ratio | gain |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for (name, rows), (_, others) in zip(generic, family):
+        (time, bound, _), (other, other_bound, _) = sums(rows), sums(others)
+        print(
+            f"| {name} | {time * 1e6:.1f} | {time / bound:.2f} "
+            f"| {other * 1e6:.1f} | {other / other_bound:.2f} | {time / other:.2f} |"
+        )
     print()
 
 
@@ -299,7 +326,7 @@ def check(folder, tilec):
     that are known to."""
     spilling = set()
     for workload in (workload for group in CHECKED for workload in WORKLOADS[group]):
-        rows = measure(workload, ["navi10"], folder, tilec)["navi10"]
+        rows = measure(workload, {"navi10": "generic"}, folder, tilec)["navi10"]
         print(f"{workload[0]}: {len(rows)} kernels")
         spilling |= {(workload[0], row["kernel"]) for row in rows if row["spills"]}
     for name, kernel in sorted(spilling - SPILLING):
@@ -377,6 +404,7 @@ def main():
     arguments.add_argument("--models", default=",".join(WORKLOADS), help=", ".join(WORKLOADS))
     arguments.add_argument("--setup", type=pathlib.Path, default=HERE.parent / "target/amd", metavar="FOLDER")
     arguments.add_argument("--tilec", default=HERE.parent / "target/release/tilec")
+    arguments.add_argument("--family", action="store_true", help="compile for the family of each card, too")
     arguments.add_argument("--json", action="store_true", help="a line for each kernel, card and workload")
     arguments.add_argument("--check", action="store_true", help="fail if a kernel spills registers")
     arguments.add_argument("--self-test", action="store_true", help="test the counting")
@@ -397,16 +425,25 @@ def main():
     if given.check:
         return check(folder, given.tilec)
     workloads = [workload for group in groups for workload in WORKLOADS[group]]
-    measured = [(workload[0], measure(workload, cards, folder, given.tilec)) for workload in workloads]
+
+    def measured(targets):
+        return [(workload[0], measure(workload, targets, folder, given.tilec)) for workload in workloads]
+
+    generic = measured({card: "generic" for card in cards})
+    chosen = measured({card: CARDS[card].family for card in cards}) if given.family else generic
     for card in cards:
         if given.json:
-            for name, rows in measured:
+            for name, rows in chosen:
                 for row in rows[card]:
                     print(json.dumps({"workload": name, "card": card} | row))
             continue
         mesa = (folder / "version").read_text().strip()
         print(f"## {card} ({CARDS[card].name}), Mesa {mesa}\n")
-        report([(name, rows[card]) for name, rows in measured], CARDS[card])
+        of_card = [(name, rows[card]) for name, rows in chosen]
+        report(of_card, CARDS[card])
+        if given.family:
+            print("### By the family's profile\n")
+            comparison([(name, rows[card]) for name, rows in generic], of_card, CARDS[card].family)
     return 0
 
 

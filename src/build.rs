@@ -25,7 +25,8 @@ pub struct Build {
     output: PathBuf,
     /// The targets of the pack: cpu, the embedded device on any processor; wgsl, msl, spirv, hlsl
     /// or glsl, any GPU, with the kernels in this language for other runtimes; web, the same as
-    /// wgsl
+    /// wgsl; amd-rdna and the other families of `--emit --target`, GPUs of this family, beside the
+    /// kernels that any GPU runs
     /// [default: cpu,wgsl, or cpu if GPUs lack what the program needs]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = target)]
     target: Vec<PackTarget>,
@@ -46,8 +47,10 @@ pub struct Build {
 }
 
 fn target(text: &str) -> Result<PackTarget, String> {
-    PackTarget::parse(text)
-        .ok_or_else(|| format!("the targets are {}", PackTarget::NAMES.join(", ")))
+    PackTarget::parse(text).ok_or_else(|| {
+        let names: Vec<&str> = PackTarget::names().collect();
+        format!("the targets are {}", names.join(", "))
+    })
 }
 
 /// Writes the pack. It has plans for each size of `--dim`.

@@ -16,7 +16,7 @@ use tile_compiler::profile::Profile;
 use tile_compiler::tensor::TensorType;
 use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
-use tile_runtime::{Device, KernelListing, Target};
+use tile_runtime::{KernelListing, Target};
 
 use crate::arguments::{assume_sizes, narrow_float};
 use crate::devices::open;
@@ -35,10 +35,11 @@ pub struct Emit {
     /// Write each listing to a file in DIR instead of standard output
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// The target to schedule for: generic, the features of every browser and every adapter; apple,
-    /// those of every Apple GPU since the M1; cpu, the embedded device; or a device of this
-    /// machine, such as wgpu:0, with the schedules that `tilec tune` found for it. generic and
-    /// apple do not depend on the machine
+    /// The target to schedule for: generic, the features of every browser and every adapter; the
+    /// features and rates of a family of GPUs: apple, since the M1; amd-gcn, amd-rdna and
+    /// amd-rdna3; intel-xe; nvidia, since Turing; mobile, Adreno and Mali; cpu, the embedded
+    /// device; or a device of this machine, such as wgpu:0, with the schedules that `tilec tune`
+    /// found for it. Listings for generic and for families do not depend on the machine
     #[arg(long, value_name = "NAME", default_value = "generic", value_parser = scheduled)]
     target: Scheduled,
     /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
@@ -80,21 +81,22 @@ enum Kind {
 /// A value of `--target`.
 #[derive(Clone)]
 enum Scheduled {
-    Generic,
-    Apple,
-    Cpu,
+    /// A profile that is the same on all machines.
+    Fixed(Box<Profile>),
+    /// A device of this machine.
     Device(String),
 }
 
 fn scheduled(text: &str) -> Result<Scheduled, String> {
-    match text {
-        "generic" => Ok(Scheduled::Generic),
-        "apple" => Ok(Scheduled::Apple),
-        "cpu" => Ok(Scheduled::Cpu),
-        "wgpu" => Ok(Scheduled::Device(text.into())),
-        _ if text.starts_with("wgpu:") => Ok(Scheduled::Device(text.into())),
-        _ => Err("the targets are generic, apple, cpu, wgpu and wgpu:N".into()),
+    // The cpu device has the caches of the machine.
+    if matches!(text, "cpu" | "wgpu") || text.starts_with("wgpu:") {
+        return Ok(Scheduled::Device(text.into()));
     }
+    let fixed = Profile::fixed(text).map(|profile| Scheduled::Fixed(Box::new(profile)));
+    fixed.ok_or_else(|| {
+        let names: Vec<&str> = Profile::fixed_names().collect();
+        format!("the targets are {}, wgpu and wgpu:N", names.join(", "))
+    })
 }
 
 /// The size of every dimension without one.
@@ -145,9 +147,7 @@ fn compile(
     terminal: &Terminal,
 ) -> Result<(Graph, Plan), Failure> {
     let (profile, tuned) = match &arguments.target {
-        Scheduled::Generic => (Profile::generic(), Arc::default()),
-        Scheduled::Apple => (Profile::apple(), Arc::default()),
-        Scheduled::Cpu => (Device::cpu().profile(), Arc::default()),
+        Scheduled::Fixed(profile) => (Profile::clone(profile), Arc::default()),
         Scheduled::Device(name) => {
             let device =
                 open(Some(name), false, terminal).map_err(|error| source.failed(&error))?;

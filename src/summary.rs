@@ -100,9 +100,10 @@ fn of_pack(pack: &Pack) -> String {
     let weights: usize = pack.weights().map(|(_, ty)| ty.elements()).sum();
     let mut text = format!("{layers} Weights in the pack: {}\n", grouped(weights));
     for plan in &index.plans {
+        let family = Some(plan.family.as_str()).filter(|family| *family != "generic");
         text += &format!(
             " Plan for {} with {}: {}\n",
-            plan.device.name(),
+            family.unwrap_or(plan.device.name()),
             plan.described(),
             bytes(plan.memory)
         );

@@ -22,6 +22,7 @@ GCN = [*RDNA, (re.compile(r"v_(exp|log|rcp|rsq|sqrt|sin|cos|cvt|fma)_"), 4)]
 @dataclass(frozen=True)
 class Card:
     name: str
+    family: str  # the compiler's target
     costs: list
     compute_units: int
     simds: int  # of a compute unit
@@ -46,7 +47,7 @@ class Card:
 
 
 CARDS = {
-    "polaris10": Card("RX 570", GCN, 32, 4, 16, 1.244e9, 224e9),
-    "navi10": Card("RX 5700 XT", RDNA, 40, 2, 32, 1.905e9, 448e9),
-    "navi31": Card("RX 7900 XTX", RDNA, 96, 2, 32, 2.5e9, 960e9, is_dual=True),
+    "polaris10": Card("RX 570", "amd-gcn", GCN, 32, 4, 16, 1.244e9, 224e9),
+    "navi10": Card("RX 5700 XT", "amd-rdna", RDNA, 40, 2, 32, 1.905e9, 448e9),
+    "navi31": Card("RX 7900 XTX", "amd-rdna3", RDNA, 96, 2, 32, 2.5e9, 960e9, is_dual=True),
 }

@@ -1,10 +1,13 @@
 """Reads what `tilec --emit kernels,plan` writes: trip counts of loops, and the steps of a plan."""
 
 import ast
+import math
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+# Invocations of a subgroup, as the driver chooses for compute shaders on all cards.
+SUBGROUP = 64
 # Unrolled loops around others have few turns.
 MOST_COPIES = 8
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -70,6 +73,8 @@ def read_kernel(text):
     sizes = [int(size) for size in head.groups()[1:]]
     known = {f"local.{axis}": 0 for axis in "xyz"}
     known |= {f"workgroup.{axis}": size // 2 for axis, size in zip("xyz", sizes[3:])}
+    threads, groups = math.prod(sizes[:3]), math.prod(sizes[3:])
+    known |= {"subgroup.size": SUBGROUP, "subgroup.count": -(-threads // SUBGROUP)}
     root = []
     blocks = [root]
     for line in text.splitlines()[1:]:
@@ -93,7 +98,6 @@ def read_kernel(text):
             blocks.pop()
             if line.endswith("{"):
                 blocks.append(blocks[-1])
-    threads, groups = sizes[0] * sizes[1] * sizes[2], sizes[3] * sizes[4] * sizes[5]
     return Kernel(head[1], threads, groups, root)
 
 

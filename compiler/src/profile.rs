@@ -1,6 +1,10 @@
 //! Device profiles: the facts about a device that scheduling may use. The compiler branches on
 //! these, never on a device's name.
 
+mod families;
+#[cfg(test)]
+mod tests;
+
 use crate::dtype::DType;
 
 /// The template family that executes a plan.
@@ -19,6 +23,9 @@ pub enum Execution {
 pub struct Profile {
     /// The name of the device.
     pub name: String,
+    /// The name of the fixed profile whose kernels the device runs best. It runs those of
+    /// `generic`, too, unless it is a processor.
+    pub family: String,
     /// The form of code that the device runs.
     pub execution: Execution,
     /// Maximum number of invocations in a workgroup.
@@ -110,6 +117,47 @@ pub struct Rates {
     pub cache_bytes: f64,
     /// Minimum seconds of a launch.
     pub launch: f64,
+    /// Each of the cores.
+    pub core: Core,
+}
+
+/// The capacity of a core, which limits how many workgroups it runs at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
+pub struct Core {
+    /// Invocations of a subgroup, which issue together. A subgroup with fewer takes as long.
+    pub subgroup: u32,
+    /// Units that issue for one subgroup at a time.
+    pub units: u32,
+    /// Most invocations at a time.
+    pub invocations: u32,
+    /// 32-bit registers of these invocations.
+    pub registers: u32,
+    /// The most registers of one invocation that leave enough subgroups to hide latency.
+    pub most_registers: u32,
+    /// Bytes of workgroup memory.
+    pub shared_bytes: u32,
+    /// Bytes of workgroup memory that the core reads in the time of one f32 operation.
+    pub shared_rate: f64,
+    /// True if invocations that read the same word of workgroup memory share the access.
+    pub broadcasts: bool,
+    /// Issue slots of each turn of a product's loop, besides its operations and staging.
+    pub turn_slots: f64,
+}
+
+impl Core {
+    /// A core whose subgroups are not known.
+    pub const GPU: Core = Core {
+        subgroup: 1,
+        units: 1,
+        invocations: 1024,
+        registers: 65536,
+        most_registers: u32::MAX,
+        shared_bytes: 65536,
+        shared_rate: 0.5,
+        broadcasts: true,
+        turn_slots: 0.0,
+    };
 }
 
 impl Rates {
@@ -122,8 +170,12 @@ impl Rates {
         cache: 2e12,
         cache_bytes: 4e6,
         launch: 5e-6,
+        core: Core::GPU,
     };
 }
+
+/// A name with the profile that it stands for.
+type Named = (&'static str, fn() -> Profile);
 
 impl Profile {
     /// Returns the maximum bytes of a buffer whose elements have type `storage`.
@@ -141,6 +193,7 @@ impl Profile {
     pub fn generic() -> Profile {
         Profile {
             name: "generic".into(),
+            family: "generic".into(),
             execution: Execution::Shader,
             max_invocations: 256,
             max_workgroup: [256, 256, 64],
@@ -158,37 +211,11 @@ impl Profile {
         }
     }
 
-    /// Returns the profile of every Apple GPU since the M1: f16, and matrices of 8 rows. It is for
-    /// listings made on other machines.
-    pub fn apple() -> Profile {
-        let unit = |factors| MatrixUnit { size: 8, factors, subgroup: 32 };
-        Profile {
-            name: "apple".into(),
-            max_invocations: 1024,
-            max_workgroup: [1024; 3],
-            max_shared_bytes: 32768,
-            max_buffers: 31,
-            max_binding_bytes: 1 << 30,
-            max_buffer_bytes: 1 << 30,
-            f16: true,
-            subgroups: true,
-            matrices: vec![unit(DType::F16), unit(DType::F32)],
-            rates: Rates {
-                cores: 8,
-                flops: 2.6e12,
-                matrix_gain: 1.5,
-                memory: 6e10,
-                cache: 4e11,
-                ..Rates::GPU
-            },
-            ..Profile::generic()
-        }
-    }
-
     /// Returns the profile of the embedded cpu device.
     pub fn cpu() -> Profile {
         Profile {
             name: "cpu".into(),
+            family: "cpu".into(),
             execution: Execution::Native,
             max_invocations: 1,
             max_workgroup: [1; 3],
@@ -209,22 +236,50 @@ impl Profile {
                 cache: 1e11,
                 cache_bytes: 1e6,
                 launch: 0.0,
+                core: Core::GPU,
             },
             processor: Processor::USUAL,
         }
     }
 
-    /// The names of the profiles that are the same on all machines.
-    pub const FIXED: [&str; 3] = ["generic", "apple", "cpu"];
+    /// The profiles that are the same on all machines.
+    const FIXED: [Named; 9] = [
+        ("generic", Profile::generic),
+        ("apple", Profile::apple),
+        ("amd-gcn", Profile::amd_gcn),
+        ("amd-rdna", Profile::amd_rdna),
+        ("amd-rdna3", Profile::amd_rdna3),
+        ("intel-xe", Profile::intel_xe),
+        ("nvidia", Profile::nvidia),
+        ("mobile", Profile::mobile),
+        ("cpu", Profile::cpu),
+    ];
+
+    /// Returns the names that [`Profile::fixed`] knows.
+    pub fn fixed_names() -> impl Iterator<Item = &'static str> {
+        Profile::FIXED.iter().map(|&(name, _)| name)
+    }
 
     /// Returns the profile with this name that is the same on all machines.
     pub fn fixed(name: &str) -> Option<Profile> {
-        match name {
-            "generic" => Some(Profile::generic()),
-            "apple" => Some(Profile::apple()),
-            "cpu" => Some(Profile::cpu()),
-            _ => None,
-        }
+        let found = Profile::FIXED.iter().find(|(fixed, _)| *fixed == name);
+        found.map(|(_, profile)| profile())
+    }
+
+    /// Returns whether the device runs every kernel that is made for `other`.
+    pub fn covers(&self, other: &Profile) -> bool {
+        let limits = |profile: &Profile| {
+            let [x, y, z] = profile.max_workgroup;
+            let Profile { max_invocations, max_grid, max_shared_bytes, max_buffers, .. } = *profile;
+            [max_invocations, x, y, z, max_grid, max_shared_bytes, max_buffers]
+        };
+        let bytes = |profile: &Profile| [profile.max_binding_bytes, profile.max_buffer_bytes];
+        let features = |profile: &Profile| [profile.f16, profile.int64, profile.subgroups];
+        self.execution == other.execution
+            && limits(self).iter().zip(limits(other)).all(|(&has, needs)| has >= needs)
+            && bytes(self).iter().zip(bytes(other)).all(|(&has, needs)| has >= needs)
+            && features(self).iter().zip(features(other)).all(|(&has, needs)| has >= needs)
+            && other.matrices.iter().all(|unit| self.matrices.contains(unit))
     }
 
     /// Returns the type in which the device stores elements of `dtype`, or `None` if it has no

@@ -106,7 +106,7 @@ impl KernelListing {
     }
 }
 
-/// The name of a target that is the same on all machines: `generic`, `apple` or `cpu`.
+/// The name of a target that is the same on all machines: see [`Model::on_target`].
 ///
 /// ```
 /// use tile_runtime::Model;
@@ -135,7 +135,10 @@ impl PlanFor for FixedTarget {
     fn profile(&self) -> Result<(Profile, Arc<Tuned>), Error> {
         let profile = Profile::fixed(&self.0).ok_or_else(|| Error::NoDevice {
             name: self.0.clone(),
-            reason: format!("the fixed targets are {}", Profile::FIXED.join(", ")),
+            reason: format!(
+                "the fixed targets are {}",
+                Profile::fixed_names().collect::<Vec<_>>().join(", ")
+            ),
         })?;
         Ok((profile, Arc::default()))
     }
@@ -143,8 +146,9 @@ impl PlanFor for FixedTarget {
 
 impl Model {
     /// Starts to list the model's kernels for a fixed target: `generic`, the features of every
-    /// browser and every adapter; `apple`, those of every Apple GPU since the M1; or `cpu`. The
-    /// listings are the same on all machines, so that tests can compare them with snapshots.
+    /// browser and every adapter; a family of GPUs, `apple`, `amd-gcn`, `amd-rdna`, `amd-rdna3`,
+    /// `intel-xe`, `nvidia` or `mobile`; or `cpu`. The listings are the same on all machines, so
+    /// that tests can compare them with snapshots.
     ///
     /// ```
     /// # use tile_runtime::{Error, Model, Target};

@@ -34,6 +34,22 @@ fn packs_run_where_programs_run() {
 }
 
 #[test]
+fn packs_for_families_of_gpus() {
+    let folder = empty_folder("packs_families");
+    fs::write(folder.join("m.tile"), PROGRAM).unwrap();
+    let build =
+        "build @m.tile -o @m.tilepack --dim N=2 --random 1 --target cpu,wgsl,amd-rdna,mobile";
+    run(&folder, build).ok();
+    let summary = run(&folder, "summary @m.tilepack").ok();
+    for device in ["cpu", "amd-rdna", "gpu", "mobile"] {
+        let plan = format!("Plan for {device} with N = 2");
+        assert!(summary.text().contains(&plan), "{}", summary.text());
+    }
+    // `check` has the features of every adapter.
+    run(&folder, "run @m.tilepack --random 1 --device check").ok();
+}
+
+#[test]
 fn mistakes_with_packs() {
     let folder = empty_folder("packs_mistakes");
     fs::write(folder.join("m.tile"), PROGRAM).unwrap();
@@ -41,7 +57,11 @@ fn mistakes_with_packs() {
     for (line, code, said) in [
         ("build @m.tile -o @m.pack --dim N=2", 2, "tilepack"),
         ("build @m.tile -o @n.tilepack", 1, "the shape of input `X` is not known"),
-        ("build @m.tile -o @n.tilepack --dim N=2 --target gpu", 2, "the targets are cpu, wgsl"),
+        (
+            "build @m.tile -o @n.tilepack --dim N=2 --target gpu",
+            2,
+            "the targets are cpu, wgsl, msl, spirv, hlsl, glsl, web, generic, apple, amd-gcn, amd-rdna, amd-rdna3, intel-xe, nvidia, mobile",
+        ),
         ("build @m.tilepack -o @n.tilepack", 1, "is a pack"),
         ("check @m.tilepack", 1, "is a pack"),
         (

@@ -71,7 +71,7 @@ fn wrong_usage() {
     said(
         &[SOFTMAX[0], "--emit", "plan", "--target", "gpu"],
         2,
-        "the targets are generic, apple, cpu, wgpu and wgpu:N",
+        "the targets are generic, apple, amd-gcn, amd-rdna, amd-rdna3, intel-xe, nvidia, mobile, cpu, wgpu and wgpu:N",
     );
 }
 

@@ -9,7 +9,10 @@ use crate::nest::{Nest, Roles, loads_of};
 use crate::profile::{Execution, MatrixUnit, Profile};
 
 use super::contraction::extents;
-use super::cost::{of_blocking, of_matrices, of_pointwise, of_reduction, of_rows, of_tiling};
+use super::cost::{
+    blocking_registers, of_blocking, of_matrices, of_pointwise, of_reduction, of_rows, of_tiling,
+    tiling_registers,
+};
 use super::staging::vector_of;
 use super::values::compute_type;
 use super::{
@@ -283,6 +286,9 @@ fn tilings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Tiling> {
         t.shared_bytes(dtype.size()) + whole_rows::shared_bytes(nest, profile, t)
             <= profile.max_shared_bytes
     });
+    prefer_whole_subgroups(&mut all, profile, |t| {
+        [t.invocations(), tiling_registers(t, whole_rows)]
+    });
     all
 }
 
@@ -330,6 +336,19 @@ fn matrix_tilings(
         }
     }
     all
+}
+
+/// Keeps the schedules with whole subgroups, and with registers that leave enough of them, if there
+/// are any. `sizes` returns the invocations of a workgroup, and the registers of each.
+fn prefer_whole_subgroups<T>(all: &mut Vec<T>, profile: &Profile, sizes: impl Fn(&T) -> [u32; 2]) {
+    let core = &profile.rates.core;
+    let is_preferred = |schedule: &T| {
+        let [invocations, registers] = sizes(schedule);
+        invocations >= core.subgroup && registers <= core.most_registers
+    };
+    if all.iter().any(is_preferred) {
+        all.retain(is_preferred);
+    }
 }
 
 /// Returns the block sizes (rows and columns) that suit a product, each with the number of blocks
@@ -438,6 +457,9 @@ fn blockings(nest: &Nest, profile: &Profile, roles: &Roles) -> Vec<Blocking> {
             }
         }
     }
+    prefer_whole_subgroups(&mut all, profile, |t| {
+        [t.invocations(), blocking_registers(t, columns, nest.inner.len())]
+    });
     all
 }
 

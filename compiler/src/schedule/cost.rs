@@ -8,15 +8,10 @@ use std::collections::HashMap;
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::nest::{Load, Nest, Roles, loads_of};
-use crate::profile::Profile;
+use crate::profile::{Profile, Rates};
 
 use super::contraction::extents;
 use super::{Along, Blocking, MatrixTiling, Slicing, Tiling, reduction};
-
-/// Capacity of a core: invocations, registers, and bytes of workgroup memory.
-const INVOCATIONS: f64 = 1024.0;
-const REGISTERS: f64 = 65536.0;
-const SHARED: f64 = 65536.0;
 
 /// Registers of an invocation besides its register tile.
 const OWN_REGISTERS: u32 = 32;
@@ -31,9 +26,6 @@ const MATRICES_GAIN: f64 = 1.2;
 /// Matrix products in flight that keep a core busy.
 const MATRICES_UNDER_WAY: f64 = 16.0;
 
-/// Bytes of workgroup memory that a core reads in the time of one f32 operation.
-const SHARED_RATE: f64 = 0.5;
-
 /// Bytes of the smallest memory transfer.
 const SECTOR: f64 = 32.0;
 
@@ -46,6 +38,64 @@ const ANSWER: f64 = 4e-7;
 /// Bytes of an element.
 const WORD: f64 = 4.0;
 
+/// The workgroups of a kernel on the busiest core.
+struct Occupancy {
+    /// All its workgroups.
+    all: f64,
+    /// The workgroups that it runs at a time.
+    together: f64,
+    /// Their invocations, if each of its units had as many as those that have some.
+    invocations: f64,
+    /// Issue slots for each that has work: a subgroup with few invocations takes as long as a full
+    /// one, and units with few subgroups wait for those with the most.
+    padding: f64,
+}
+
+impl Occupancy {
+    /// Returns the occupancy by `workgroups` of so many invocations, registers of each, and bytes
+    /// of workgroup memory.
+    fn new(rates: &Rates, workgroups: f64, threads: f64, registers: f64, shared: f64) -> Occupancy {
+        let core = &rates.core;
+        let [width, units] = [core.subgroup, core.units].map(f64::from);
+        let subgroups = (threads / width).ceil();
+        let room = f64::from(core.invocations).min(f64::from(core.registers) / registers);
+        let room = (room / (width * units)).floor() * units / subgroups;
+        let room = room.min(f64::from(core.shared_bytes) / shared);
+        let all = (workgroups / rates.cores as f64).ceil();
+        let together = room.floor().max(1.0).min(all);
+        let running = together * subgroups;
+        let turns = (all * subgroups / units).ceil();
+        Occupancy {
+            all,
+            together,
+            invocations: running * width * (units / running).max(1.0),
+            padding: turns * units / (all * subgroups) * (subgroups * width / threads),
+        }
+    }
+
+    /// Returns the share of its time in which the core issues, if each invocation has so many
+    /// independent operations.
+    fn busy(&self, independent: f64) -> f64 {
+        (self.invocations * independent / UNDER_WAY).min(1.0)
+    }
+}
+
+/// Returns an estimate of the registers of an invocation of a tiled product. It reads the elements
+/// that it stages at once. Row statistics take another copy of the tile.
+pub(super) fn tiling_registers(t: &Tiling, whole_rows: bool) -> u32 {
+    let staged = (t.block_rows + t.block_columns) * t.block_reduction * t.buffers;
+    let tile = t.thread_rows * t.thread_columns * if whole_rows { 2 } else { 1 };
+    tile + t.thread_rows + t.thread_columns + OWN_REGISTERS + staged / t.invocations()
+}
+
+/// Returns the same for an attention nest with so many columns and inner sums. Scores exist twice
+/// while the new ones are scaled.
+pub(super) fn blocking_registers(t: &Blocking, columns: usize, inner: usize) -> u32 {
+    let scores = 2 * inner as u32 * t.thread_rows * t.thread_points;
+    let staged = (t.rows + t.points + columns as u32) * t.depth / t.invocations();
+    scores + t.thread_rows * (t.thread_columns(columns) + 1) + OWN_REGISTERS + staged
+}
+
 /// Predicts the seconds of a tiled product.
 pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tiling) -> f64 {
     let rates = &profile.rates;
@@ -55,35 +105,36 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     let turns = depth.div_ceil(t.block_reduction as usize) as f64;
     let staged = ((t.block_rows + t.block_columns) * t.block_reduction) as f64;
 
-    // Occupancy: the workgroups that a core runs at a time.
     let ahead = if t.buffers == 2 { staged / threads } else { 0.0 };
     let tile = t.thread_rows * t.thread_columns;
     let registers = (tile + t.thread_rows + t.thread_columns + OWN_REGISTERS) as f64 + ahead;
-    let room = (INVOCATIONS / threads)
-        .min(REGISTERS / (registers * threads))
-        .min(SHARED / t.shared_bytes(4) as f64);
-    let of_core = (blocks / rates.cores as f64).ceil();
-    let together = room.floor().max(1.0).min(of_core);
+    let on = Occupancy::new(rates, blocks, threads, registers, t.shared_bytes(4) as f64);
     let hidden = if t.buffers == 2 { 1.5 } else { 1.0 };
-    let busy = (together * threads * (tile as f64).min(8.0) * hidden / UNDER_WAY).min(1.0);
+    let busy = on.busy((tile as f64).min(8.0) * hidden);
 
     // The work of a core for one block.
     let points = (t.block_rows * t.block_columns) as f64 * turns * t.block_reduction as f64;
     let width = (32 / t.warp_rows).min(t.threads().0);
-    let warp = (t.warp_rows * t.thread_rows + width * t.thread_columns) as f64;
-    let issued = (t.thread_rows.div_ceil(4) + t.thread_columns.div_ceil(4)) as f64 * 32.0;
-    let read = points / (32.0 * tile as f64) * (warp * WORD + issued);
+    let read = if rates.core.broadcasts {
+        let warp = (t.warp_rows * t.thread_rows + width * t.thread_columns) as f64;
+        let issued = (t.thread_rows.div_ceil(4) + t.thread_columns.div_ceil(4)) as f64 * 32.0;
+        points / (32.0 * tile as f64) * (warp * WORD + issued)
+    } else {
+        points / tile as f64 * (t.thread_rows + t.thread_columns) as f64 * WORD
+    };
     let slots = |left: bool| if is_read_in_vectors(nest, roles, left) { 2.0 } else { 6.0 };
     let staging = turns
         * t.block_reduction as f64
-        * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false));
+        * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false))
+        + turns * threads * rates.core.turn_slots;
     let core = rates.flops / rates.cores as f64;
-    let work = (2.0 * points / busy).max((read + turns * staged * WORD) / SHARED_RATE)
-        + 2.0 * staging / busy;
-    let arithmetic =
-        of_core * work / core + of_core / together * turns * (3 - t.buffers) as f64 * BARRIER / 4.0;
+    let shared = (read + turns * staged * WORD) / rates.core.shared_rate;
+    let work = (2.0 * points * on.padding / busy).max(shared) + 2.0 * staging * on.padding / busy;
+    let barriers = turns * (3 - t.buffers) as f64;
+    let arithmetic = on.all * work / core + on.all / on.together * barriers * BARRIER / 4.0;
 
-    let moved = of_blocks(nest, profile, roles, [t.block_rows, t.block_columns], t.band, together);
+    let sizes = [t.block_rows, t.block_columns];
+    let moved = of_blocks(nest, profile, roles, sizes, t.band, on.together);
     let waits = if t.buffers == 2 { ANSWER } else { turns * ANSWER };
     let alone = waits + turns * t.block_reduction as f64 * tile as f64 * STEP / 32.0;
     rates.launch + arithmetic.max(moved).max(alone)
@@ -102,13 +153,9 @@ pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &Mat
 
     let [own_down, own_across] = t.matrices().map(f64::from);
     let registers = places / threads + OWN_REGISTERS as f64;
-    let room = (INVOCATIONS / threads)
-        .min(REGISTERS / (registers * threads))
-        .min(SHARED / t.shared_bytes() as f64);
-    let of_core = (blocks / rates.cores as f64).ceil();
-    let together = room.floor().max(1.0).min(of_core);
+    let on = Occupancy::new(rates, blocks, threads, registers, t.shared_bytes() as f64);
     let hidden = if t.buffers == 2 { 1.5 } else { 1.0 };
-    let busy = (together * subgroups * (own_down * own_across).min(4.0) * hidden
+    let busy = (on.together * subgroups * (own_down * own_across).min(4.0) * hidden
         / MATRICES_UNDER_WAY)
         .min(1.0);
 
@@ -121,17 +168,18 @@ pub(super) fn of_matrices(nest: &Nest, profile: &Profile, roles: &Roles, t: &Mat
     let products = 2.0 * places * deep / (gain * busy);
     let lines = t.across as f64 * t.block_rows as f64 + t.down as f64 * t.block_columns as f64;
     let staged = (t.block_rows + t.block_columns) as f64;
-    let shared = ((lines + staged) * deep * element + 3.0 * places * WORD) / SHARED_RATE;
+    let shared = ((lines + staged) * deep * element + 3.0 * places * WORD) / rates.core.shared_rate;
     let slots = |left: bool| if is_read_in_vectors(nest, roles, left) { 2.0 } else { 6.0 };
     let staging = deep
         * (t.block_rows as f64 * slots(true) + t.block_columns as f64 * slots(false))
         + 4.0 * places;
     let core = rates.flops / rates.cores as f64;
     let barriers = turns * (3 - t.buffers) as f64 + 2.0 * own_down;
-    let arithmetic = of_core * (products.max(shared) + 2.0 * staging) / core
-        + of_core / together * barriers * BARRIER / 4.0;
+    let arithmetic = on.all * (products.max(shared) + 2.0 * staging) / core
+        + on.all / on.together * barriers * BARRIER / 4.0;
 
-    let moved = of_blocks(nest, profile, roles, [t.block_rows, t.block_columns], t.band, together);
+    let sizes = [t.block_rows, t.block_columns];
+    let moved = of_blocks(nest, profile, roles, sizes, t.band, on.together);
     let waits = if t.buffers == 2 { ANSWER } else { turns * ANSWER };
     rates.launch + arithmetic.max(moved).max(waits)
 }
@@ -183,10 +231,8 @@ pub(super) fn of_blocking(nest: &Nest, profile: &Profile, roles: &Roles, t: &Blo
     let registers =
         nest.inner.len() as f64 * tile + of_columns + (t.thread_rows + OWN_REGISTERS) as f64;
     let shared = t.shared_bytes(columns, nest.inner.len()) as f64;
-    let room = (INVOCATIONS / threads).min(REGISTERS / (registers * threads)).min(SHARED / shared);
-    let of_core = (blocks / rates.cores as f64).ceil();
-    let together = room.floor().max(1.0).min(of_core);
-    let busy = (together * threads * tile.min(8.0) / UNDER_WAY).min(1.0);
+    let on = Occupancy::new(rates, blocks, threads, registers, shared);
+    let busy = on.busy(tile.min(8.0));
 
     // Multiply-adds of an invocation for a block of points, words that it reads from workgroup
     // memory, and elements that it stages.
@@ -198,16 +244,15 @@ pub(super) fn of_blocking(nest: &Nest, profile: &Profile, roles: &Roles, t: &Blo
     let staged =
         ((t.rows + t.points) as f64 * depth + (columns_each * across * t.points) as f64) / threads;
     let others = tile * 4.0 * nest.body.insts.len() as f64;
-    let work = threads
-        * turns
-        * ((2.0 * terms + others).max((read + staged) * WORD / SHARED_RATE) + 8.0 * staged)
-        / busy;
+    let shared = (read + staged) * WORD / rates.core.shared_rate;
+    let work =
+        threads * turns * ((2.0 * terms + others).max(shared) + 8.0 * staged) * on.padding / busy;
     let barriers = turns
         * (2.0 * depth / t.depth as f64 + 2.0 * (t.points / t.depth).max(1) as f64 + 1.0)
         * BARRIER
         / 4.0;
     let arithmetic =
-        of_core * work / (rates.flops / rates.cores as f64) + of_core / together * barriers;
+        on.all * work / (rates.flops / rates.cores as f64) + on.all / on.together * barriers;
     rates.launch + arithmetic.max(footprint(nest) / rates.memory)
 }
 
@@ -238,9 +283,7 @@ pub(super) fn of_reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> f64 {
     let run = axis.map_or(1.0, |axis| nest.axes[axis].extent as f64 / run as f64).clamp(0.25, 1.0);
     let steps = nest.reduction_points() as f64 / deep / s.slices as f64;
     let workgroups = (nest.places() as f64 / s.rows as f64 / wide / s.places as f64).ceil();
-    let waves = (workgroups * (s.places * s.slices) as f64
-        / (profile.rates.cores as f64 * INVOCATIONS))
-        .ceil();
+    let waves = (workgroups * (s.places * s.slices) as f64 / invocations(&profile.rates)).ceil();
     let tree = s.slices.ilog2() as f64 * BARRIER * (1.0 + s.rows as f64 * wide / 4.0);
     let time =
         streaming(nest, profile, axis, s.width, s.rows, workgroups) * steps.ceil() / steps / run;
@@ -254,11 +297,16 @@ pub(super) fn of_rows(nest: &Nest, profile: &Profile) -> f64 {
 
 /// Predicts the seconds of the pointwise template, with one invocation for `width` places.
 pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width: u8) -> f64 {
-    let invocations = nest.places() as f64 / width as f64;
-    let waves = (invocations / (profile.rates.cores as f64 * INVOCATIONS)).ceil();
-    let workgroups = (invocations / workgroup as f64).ceil();
+    let all = nest.places() as f64 / width as f64;
+    let waves = (all / invocations(&profile.rates)).ceil();
+    let workgroups = (all / workgroup as f64).ceil();
     let time = streaming(nest, profile, nest.free.checked_sub(1), width, 1, workgroups);
     profile.rates.launch + time.max(ANSWER + waves * nest.reduction_points() as f64 * STEP)
+}
+
+/// Returns the number of invocations that run at a time.
+fn invocations(rates: &Rates) -> f64 {
+    rates.cores as f64 * f64::from(rates.core.invocations)
 }
 
 /// Predicts the seconds that memory and arithmetic take if every read goes to the cache or to

@@ -1,7 +1,7 @@
 //! [`PackBuilder`]: makes packs.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
@@ -33,20 +33,31 @@ pub enum PackTarget {
     Cpu,
     /// GPUs. The pack also has the kernels in this language, for other runtimes.
     Gpu(Target),
+    /// GPUs of the family that the fixed profile with this name describes, such as `amd-rdna`.
+    Family(&'static str),
 }
 
 impl PackTarget {
-    /// The names that [`PackTarget::parse`] reads.
-    pub const NAMES: [&str; 7] = ["cpu", "wgsl", "msl", "spirv", "hlsl", "glsl", "web"];
+    /// Returns the names that [`PackTarget::parse`] reads.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ["cpu", "wgsl", "msl", "spirv", "hlsl", "glsl", "web"].into_iter().chain(families())
+    }
 
     /// Returns the target with this name. `web` is `wgsl`.
     pub fn parse(name: &str) -> Option<PackTarget> {
         match name {
             "cpu" => Some(PackTarget::Cpu),
             "web" => Some(PackTarget::Gpu(Target::Wgsl)),
-            name => Target::parse(name).map(PackTarget::Gpu),
+            name => Target::parse(name)
+                .map(PackTarget::Gpu)
+                .or_else(|| families().find(|family| *family == name).map(PackTarget::Family)),
         }
     }
+}
+
+/// Returns the names of the fixed profiles of GPUs.
+fn families() -> impl Iterator<Item = &'static str> {
+    Profile::fixed_names().filter(|name| *name != Profile::cpu().name)
 }
 
 /// A pack in the making.
@@ -117,9 +128,14 @@ impl PackBuilder {
         if self.targets.contains(&PackTarget::Cpu) {
             profiles.push(Profile { processor, ..Profile::cpu() });
         }
-        if self.targets.iter().any(|target| matches!(target, PackTarget::Gpu(_))) {
-            profiles.push(Profile::generic());
-        }
+        let families = self.targets.iter().filter_map(|target| match target {
+            PackTarget::Cpu => None,
+            PackTarget::Gpu(_) => Some("generic"),
+            PackTarget::Family(name) => Some(*name),
+        });
+        // Sorted, with each once.
+        let families: BTreeSet<&str> = families.collect();
+        profiles.extend(families.into_iter().filter_map(Profile::fixed));
         for profile in profiles {
             let mut graph = request.rounded(network.graph.clone());
             let sources = request.model.sources();
@@ -173,6 +189,7 @@ impl PackBuilder {
         }
         let packed = PackedPlan {
             device: PackDevice::of(plan.profile.execution),
+            family: plan.profile.family.clone(),
             sizes,
             inputs,
             outputs: ports(&plan.outputs),
@@ -193,8 +210,8 @@ impl PackBuilder {
         }
         let json = serde_json::to_vec(&plan).map_err(|error| Error::internal(error.to_string()))?;
         let is_for_same = |known: &PackedPlan| {
-            (known.device, &known.sizes, &known.inputs)
-                == (packed.device, &packed.sizes, &packed.inputs)
+            (&known.family, &known.sizes, &known.inputs)
+                == (&packed.family, &packed.sizes, &packed.inputs)
         };
         if let Some(same) = self.index.plans.iter().position(is_for_same) {
             let name = format!("/plans/{same}");

@@ -22,8 +22,9 @@
 //!
 //! A plan for processors has loop nests. They become native programs when a session is built, for
 //! the vector unit and the caches of the machine at hand, so that a pack made on one machine is
-//! fast on another. A plan for GPUs has kernels for the `generic` profile, which every adapter can
-//! run.
+//! fast on another. A plan for GPUs has kernels for a fixed profile. Every adapter can run those
+//! for `generic`; one of a family runs those for its family, if there are any and it has the
+//! limits.
 //!
 //! The checksum finds damage. It is no signature: a pack is a program, and whoever runs one trusts
 //! its maker as with any other program.
@@ -51,7 +52,7 @@ use container::Container;
 use crate::error::Error;
 
 /// The version of the format.
-pub const VERSION: &str = "1";
+pub const VERSION: &str = "2";
 
 /// A pack in memory.
 ///
@@ -114,6 +115,9 @@ pub struct PackedLayer {
 pub struct PackedPlan {
     /// The kind of device that runs the plan.
     pub device: PackDevice,
+    /// The name of the fixed profile of the plan. GPUs of other families than this run the plan for
+    /// `generic`.
+    pub family: String,
     /// The sizes by their names in the header.
     pub sizes: BTreeMap<String, usize>,
     /// The inputs in the order of the program's header.

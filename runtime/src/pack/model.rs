@@ -9,7 +9,7 @@ use tile_compiler::dense::Id;
 #[cfg(feature = "compile")]
 use tile_compiler::lower::Network;
 use tile_compiler::plan::{BufferId, Content, Plan};
-use tile_compiler::profile::Execution;
+use tile_compiler::profile::{Execution, Profile};
 use tile_compiler::tensor::TensorType;
 use tile_lang::listed;
 
@@ -57,19 +57,35 @@ impl Model {
     }
 }
 
+/// Returns the names of the fixed profiles whose plans a device runs, the best first.
+fn usable_families(profile: &Profile) -> Vec<&str> {
+    let others = match profile.execution {
+        Execution::Native => None,
+        Execution::Shader => Some("generic"),
+    };
+    let family = Some(profile.family.as_str());
+    let covered = |name: &&str| Profile::fixed(name).is_some_and(|fixed| profile.covers(&fixed));
+    family.into_iter().filter(covered).chain(others).collect()
+}
+
 fn refused(what: impl Into<String>) -> Error {
     Error::Pack { what: what.into() }
 }
 
 impl Pack {
     /// Returns the number of the plan for a session.
-    fn choose(&self, request: &Request, execution: Execution) -> Result<usize, Error> {
+    fn choose(&self, request: &Request, profile: &Profile) -> Result<usize, Error> {
         self.check(request)?;
-        let device = PackDevice::of(execution);
-        let plans = || self.index.plans.iter().filter(|plan| plan.device == device);
+        let device = PackDevice::of(profile.execution);
+        let families = usable_families(profile);
+        let plans =
+            || self.index.plans.iter().filter(|plan| families.contains(&plan.family.as_str()));
         let Some(first) = plans().next() else {
             let (there, target) = match device {
                 PackDevice::Cpu => ("GPUs", "cpu"),
+                PackDevice::Gpu if self.index.plans.iter().any(|plan| plan.device == device) => {
+                    ("other GPUs", "wgsl")
+                }
                 PackDevice::Gpu => ("processors", "wgsl"),
             };
             let how = format!("build it with `--target {target}` for this device");
@@ -98,7 +114,9 @@ impl Pack {
             });
             typed && plan.has(sizes)
         };
-        let chosen = self.index.plans.iter().position(|plan| plan.device == device && fits(plan));
+        let chosen = families.iter().find_map(|family| {
+            self.index.plans.iter().position(|plan| plan.family == *family && fits(plan))
+        });
         chosen.ok_or_else(|| {
             let given = inputs.iter().filter_map(|(name, binding)| match binding {
                 Binding::Tensor(ty) => Some(format!("{name} = {ty}")),
@@ -111,7 +129,8 @@ impl Pack {
                 true => PackedPlan::described,
                 false => PackedPlan::types,
             };
-            let there: Vec<String> = plans().map(described).collect();
+            let mut there: Vec<String> = plans().map(described).collect();
+            there.dedup();
             let (given, there) = (given.join(", "), there.join("; "));
             refused(format!("the pack has no plan for {given}; it has plans for {there}"))
         })
@@ -215,7 +234,7 @@ impl Foreign for Pack {
         if builder.on.name() == "reference" {
             return Err(refused("the reference interpreter runs programs, and a pack has plans"));
         }
-        let number = self.choose(&builder.request, builder.on.profile().execution)?;
+        let number = self.choose(&builder.request, &builder.on.profile())?;
         let plan = self
             .plan(number, builder)
             .map_err(|what| refused(format!("plan {number} of the pack is not valid: {what}")))?;

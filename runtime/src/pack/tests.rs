@@ -99,3 +99,37 @@ fn change_each_number(pack: &PackBuilder, number: usize, device: &Device) {
         }
     }
 }
+
+/// A GPU of a family runs the plan for it, and others that for `generic`.
+#[test]
+fn plans_for_families_are_chosen_by_the_device() {
+    let source = "function f(X[N, K], W[K, M]) -> (Y) { Y[n, m: N, M] = +(X[n, k] * W[k, m]); }";
+    let (model, device) = (Model::compile(source).unwrap(), Device::cpu());
+    let sizes = [("N", 131), ("K", 67), ("M", 129)];
+    let pack = |targets: &[&str]| {
+        let targets: Vec<_> = targets.iter().map(|name| PackTarget::parse(name).unwrap()).collect();
+        let mut pack = PackBuilder::new(&targets);
+        let builder = sizes.iter().fold(model.on(&device), |on, &(name, size)| on.dim(name, size));
+        pack.add(&builder).unwrap();
+        Model::from_pack(pack.to_bytes().unwrap()).unwrap()
+    };
+    let both = pack(&["amd-gcn", "wgsl"]);
+    let families: Vec<&str> =
+        both.pack().unwrap().index().plans.iter().map(|plan| plan.family.as_str()).collect();
+    assert_eq!(families, ["amd-gcn", "generic"]);
+    let amd = Profile::amd_gcn();
+    let smaller = Profile { max_shared_bytes: amd.max_shared_bytes / 2, ..amd.clone() };
+    for (profile, family) in
+        [(amd.clone(), "amd-gcn"), (Profile::nvidia(), "generic"), (smaller.clone(), "generic")]
+    {
+        let device = Device::check(profile);
+        let session = both.on(&device).build().unwrap();
+        assert_eq!(session.plan().unwrap().profile.name, family);
+    }
+    let lone = pack(&["amd-gcn"]);
+    assert!(lone.on(&Device::check(amd)).build().is_ok());
+    insta::assert_snapshot!(
+        lone.on(&Device::check(smaller)).build().err().unwrap(),
+        @"the pack has plans for other GPUs only: build it with `--target wgsl` for this device"
+    );
+}

@@ -8,6 +8,9 @@ use wgpu::{
     InstanceDescriptor, InstanceFlags, Limits,
 };
 
+#[cfg(test)]
+mod tests;
+
 use super::confirm::confirm;
 use super::gpu::Gpu;
 use crate::device_info::DeviceInfo;
@@ -179,8 +182,10 @@ fn units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<MatrixU
 
 /// Returns the profile of a device with these limits and features, without matrix units.
 pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profile {
+    let family = family(info, features);
     Profile {
         name: info.name.clone(),
+        family: family.as_ref().map_or("generic".into(), |(family, _)| family.name.clone()),
         execution: Execution::Shader,
         max_invocations: limits.max_compute_invocations_per_workgroup,
         max_workgroup: [
@@ -197,14 +202,15 @@ pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profi
         int64: features.contains(Features::SHADER_INT64),
         subgroups: features.contains(Features::SUBGROUP),
         matrices: Vec::new(),
-        rates: rates(info.device_type),
+        rates: rates(info.device_type, family),
         processor: Processor::USUAL,
     }
 }
 
-/// Returns typical rates of a device type. Adapters do not report theirs.
-fn rates(device_type: DeviceType) -> Rates {
-    match device_type {
+/// Returns the rates of an adapter, which does not report them: those of its family's usual card,
+/// or typical ones of its type where this is another than the card's.
+fn rates(device_type: DeviceType, family: Option<(Profile, DeviceType)>) -> Rates {
+    let typical = match device_type {
         DeviceType::DiscreteGpu | DeviceType::VirtualGpu => Rates {
             cores: 64,
             flops: 2e13,
@@ -217,7 +223,43 @@ fn rates(device_type: DeviceType) -> Rates {
             Rates { cores: 12, flops: 3e12, memory: 1e11, cache: 5e11, ..Rates::GPU }
         }
         DeviceType::Cpu | DeviceType::Other => Rates::GPU,
+    };
+    match family {
+        Some((family, usual)) if usual == device_type => family.rates,
+        Some((family, _)) => Rates { core: family.rates.core, ..typical },
+        None => typical,
     }
+}
+
+/// Returns the profile of an adapter's family, with the type of the card whose rates it has.
+fn family(info: &AdapterInfo, features: Features) -> Option<(Profile, DeviceType)> {
+    /// Numbers of vendors on PCI. Phones have Qualcomm's and Arm's, too.
+    const AMD: u32 = 0x1002;
+    const NVIDIA: u32 = 0x10de;
+    const INTEL: u32 = 0x8086;
+    const QUALCOMM: u32 = 0x5143;
+    const ARM: u32 = 0x13b5;
+
+    // A software adapter is of no family, whoever made the processor.
+    if matches!(info.device_type, DeviceType::Cpu | DeviceType::Other) {
+        return None;
+    }
+    Some(match info.vendor {
+        // GCN has subgroups of 64 only. RDNA 3 was the first with matrix units.
+        AMD if info.subgroup_min_size == 64 => (Profile::amd_gcn(), DeviceType::DiscreteGpu),
+        AMD if features.contains(Features::EXPERIMENTAL_COOPERATIVE_MATRIX) => {
+            (Profile::amd_rdna3(), DeviceType::DiscreteGpu)
+        }
+        AMD => (Profile::amd_rdna(), DeviceType::DiscreteGpu),
+        NVIDIA => (Profile::nvidia(), DeviceType::DiscreteGpu),
+        INTEL => (Profile::intel_xe(), DeviceType::IntegratedGpu),
+        QUALCOMM | ARM => (Profile::mobile(), DeviceType::IntegratedGpu),
+        // Metal reports no vendor.
+        _ if info.backend == Backend::Metal && info.name.starts_with("Apple") => {
+            (Profile::apple(), DeviceType::IntegratedGpu)
+        }
+        _ => return None,
+    })
 }
 
 /// Returns the names of the features that kernels use.

@@ -135,7 +135,7 @@ train Second { loss = SparseCategoricalCrossentropy(); optimizer = Adam(); epoch
         Net,
         "net.tile --emit wgsl --target cuda",
         &[
-            "invalid value 'cuda' for '--target <NAME>': the targets are generic, apple, cpu, wgpu and wgpu:N",
+            "invalid value 'cuda' for '--target <NAME>': the targets are generic, apple, amd-gcn, amd-rdna, amd-rdna3, intel-xe, nvidia, mobile, cpu, wgpu and wgpu:N",
         ],
     ),
     (
