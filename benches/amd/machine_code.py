@@ -9,7 +9,7 @@ MULTIPLY_ADD = re.compile(r"v_(dual_|pk_)?(fma|fmac|mac|mad|fmaak|fmamk|madak|ma
 SECOND = re.compile(r":: (v_dual_\w+)")
 # A wave of 64 on RDNA 3 issues these at once instead of in two halves.
 DUAL = re.compile(r"v_(fma|fmac|fmaak|fmamk|mul|add|sub|subrev|max|min)_f(16|32)|v_(mov|cndmask)_b32")
-SHARED = re.compile(r"ds_(read|load|write|store)(2?)\w*?_[biu](\d+)")
+SHARED = re.compile(r"ds_(read|load|write|store)_?(2?)\w*?_[biu](\d+)")
 BRANCH = re.compile(r"s_c?branch\w* (BB\d+)")
 NUMBER = re.compile(r"(?<![\w\[:.])-?(?:0x[0-9a-f]+|\d+)\b(?![:.\]])")
 

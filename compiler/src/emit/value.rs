@@ -55,6 +55,7 @@ impl Emitter<'_> {
                 self.emit(Expression::Math { fun: M::Fma, arg, arg1, arg2, arg3: None })
             }
             Expr::Select(condition, then, otherwise) => self.select(condition, then, otherwise)?,
+            Expr::Cast(DType::U32, a) if self.is_index(a) => self.unsigned(a)?,
             Expr::Cast(dtype, a) => {
                 let value = self.value(a)?;
                 let from = self.type_of(a)?;

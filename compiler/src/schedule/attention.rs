@@ -22,7 +22,7 @@ use crate::scalar::BinaryOp;
 use super::contraction::{Block, extents, store_tile, stored_together};
 use super::lanes::{Wanted, agree, singly, stores};
 use super::point::{Point, declare};
-use super::staging::{Side, vector_of};
+use super::staging::{Side, most_numbers, vector_of};
 use super::{Blocking, ScheduleError, grid_of};
 use blocks::Blocks;
 use rows::Rows;
@@ -49,8 +49,11 @@ impl Blocking {
     /// inner sums.
     pub fn shared_bytes(&self, columns: usize, scores: usize) -> u32 {
         let [_, across] = self.threads();
-        let of_scores = (self.rows + self.points + 8) * self.depth * scores as u32;
-        let of_columns = (self.thread_columns(columns) * across + 4) * self.slice();
+        let left = most_numbers(self.rows, self.thread_rows, self.depth);
+        let right = most_numbers(self.points, self.thread_points, self.depth);
+        let of_scores = (left + right) * scores as u32;
+        let own = self.thread_columns(columns);
+        let of_columns = most_numbers(own * across, own, self.slice());
         4 * (of_scores + of_columns + self.rows * self.points + self.rows * across)
     }
 

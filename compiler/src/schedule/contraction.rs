@@ -8,9 +8,12 @@
 //! workgroup memory and write adjacent places. 32 consecutive invocations cover a warp tile that is
 //! as square as possible, because this reads the fewest vectors.
 //!
-//! With two buffers, the next block's operands are read into registers while the current block is
+//! With two buffers, a block's operands are read into registers while the block before it is
 //! multiplied, and then stored to the other buffer. This takes one barrier for each block instead
 //! of two, and hides the latency of memory.
+//!
+//! Inner loops add only values that are equal in all invocations to an address. Parts that depend
+//! on the invocation are computed before them, and conditions on a window before its blocks.
 
 use crate::dtype::Scalar;
 use crate::kernel::{Builder, Expr, Kernel};
@@ -19,7 +22,7 @@ use crate::profile::Profile;
 
 use super::lanes::{Wanted, agree, reads, singly, stores, writes};
 use super::point::{Point, declare};
-use super::staging::{Side, Slots, Staged, vector_of};
+use super::staging::{Fetched, Side, Slots, Staged, vector_of};
 use super::values::{Unsupported, Values, compute_type};
 use super::whole_rows::store_rows;
 use super::{ScheduleError, Tiling, grid_of};
@@ -39,7 +42,7 @@ pub(super) fn contraction(
     tiling: &Tiling,
 ) -> Result<Kernel, ScheduleError> {
     let t = *tiling;
-    let [rows, columns, depth, batch] = extents(nest, roles);
+    let [rows, columns, _, batch] = extents(nest, roles);
     let blocks =
         [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch];
     let grid = grid_of(blocks, profile)?;
@@ -75,16 +78,9 @@ pub(super) fn contraction(
         let array = side.declare(b, dtype, t.buffers);
         Factor { slots: side.slots(b, &point, &lane, threads, start), side, array }
     });
-    over_blocks(
-        b,
-        &factors,
-        [depth, t.block_reduction as usize],
-        t.buffers,
-        profile,
-        |b, buffer| {
-            multiply(b, &tile, &staged(&t, &factors, [&y, &x], buffer), t.block_reduction);
-        },
-    )?;
+    over_blocks(b, &factors, t.block_reduction, t.buffers, |b, buffer| {
+        multiply(b, &tile, &staged(&t, &factors, [&y, &x], buffer), t.block_reduction);
+    })?;
 
     let [Factor { side: left, .. }, Factor { side: right, .. }] = &factors;
     let block = Block {
@@ -196,56 +192,93 @@ pub(super) struct Factor<'a> {
 }
 
 /// Iterates over the reduction in blocks of length `block`: stages both operands, and calls
-/// `multiply` with the number of the buffer to multiply.
+/// `multiply` with the number of the buffer to multiply. Blocks with the same outer reduction axes
+/// are a window.
 pub(super) fn over_blocks(
     b: &mut Builder,
     factors: &[Factor; 2],
-    [depth, block]: [usize; 2],
+    block: u32,
     buffers: u32,
-    profile: &Profile,
     multiply: impl Fn(&mut Builder, &Expr),
 ) -> Result<(), ScheduleError> {
-    let (depth, block) = (depth as i32, block as u32);
+    let [windows, points] = factors[0].side.windows();
+    let blocks = points.div_ceil(block as usize);
+    let slots_in = |b: &mut Builder, window: &Expr| {
+        factors.each_ref().map(|f| f.side.in_window(b, &f.slots, window))
+    };
     if buffers == 1 {
-        return b.for_("first", 0, depth, block, |b, first| -> Result<(), ScheduleError> {
-            for Factor { side, slots, array } in factors {
-                side.stage(b, slots, *array, &first)?;
-            }
-            b.barrier();
-            multiply(b, &0.into());
-            b.barrier();
-            Ok(())
+        return b.for_("window", 0, windows as i32, 1, |b, window| {
+            let slots = slots_in(b, &window);
+            b.for_("first", 0, points as i32, block, |b, first| -> Result<(), ScheduleError> {
+                for (Factor { side, array, .. }, slots) in factors.iter().zip(&slots) {
+                    side.stage(b, slots, *array, &first)?;
+                }
+                b.barrier();
+                multiply(b, &0.into());
+                b.barrier();
+                Ok(())
+            })
         });
     }
-    let mut ahead = Vec::new();
-    for Factor { side, slots, .. } in factors {
-        let zero =
-            Values { b, profile, lanes: side.lanes as u8 }.constant(Scalar::zero(side.dtype()))?;
-        let elements =
-            |count: usize, b: &mut Builder| (0..count).map(|_| b.var("ahead", &zero)).collect();
-        ahead.push(
-            side.elements(slots)
-                .into_iter()
-                .map(|count| elements(count, b))
-                .collect::<Vec<Vec<Expr>>>(),
-        );
-    }
-    fetch(b, factors, &ahead, &0.into())?;
-    put(b, factors, &ahead, &0.into());
+    let slots = slots_in(b, &0.into());
+    let ahead = Ahead::fetch(b, factors, &slots, &0.into())?;
+    ahead.put(b, factors, &slots, &0.into())?;
     b.barrier();
-    b.for_("first", 0, depth, block, |b, first| -> Result<(), ScheduleError> {
-        let buffer = b.let_("buffer", first.clone().quotient(block).remainder(2));
-        let next = b.let_("next", first + block as i32);
-        let more: Expr = b.let_("more", next.clone().lt(depth));
-        b.if_(more.clone(), |b| fetch(b, factors, &ahead, &next))?;
-        multiply(b, &buffer);
-        b.if_(more, |b| {
-            let other = b.let_("other", Expr::from(1) - buffer);
-            put(b, factors, &ahead, &other);
-        });
-        b.barrier();
+    if windows * blocks > 1 {
+        // The first block is stored already.
+        b.for_("window", (blocks == 1) as i32, windows as i32, 1, |b, window| {
+            let slots = slots_in(b, &window);
+            let from = match blocks {
+                1 => 0.into(),
+                _ => (Expr::from(block as i32) - window.clone() * points as i32).max(0),
+            };
+            b.for_("first", from, points as i32, block, |b, first| -> Result<(), ScheduleError> {
+                let number = window * blocks as i32 + first.clone().quotient(block);
+                let number = b.let_("number", number);
+                let ahead = Ahead::fetch(b, factors, &slots, &first)?;
+                // A sum of bounded terms lets drivers fold constant offsets into reads.
+                let before = b.let_("before", (number.clone() + 1).remainder(2));
+                multiply(b, &before);
+                let buffer = b.let_("buffer", number.remainder(2));
+                ahead.put(b, factors, &slots, &buffer)?;
+                b.barrier();
+                Ok(())
+            })
+        })?;
+    }
+    multiply(b, &(((windows * blocks - 1) % 2) as i32).into());
+    Ok(())
+}
+
+/// A block of both operands in registers.
+struct Ahead([Vec<Fetched>; 2]);
+
+impl Ahead {
+    /// Reads the block that starts at `first`.
+    fn fetch<'a>(
+        b: &mut Builder,
+        [left, right]: &[Factor<'a>; 2],
+        slots: &[Slots<'a>; 2],
+        first: &Expr,
+    ) -> Result<Ahead, ScheduleError> {
+        let left = left.side.fetch(b, &slots[0], first)?;
+        Ok(Ahead([left, right.side.fetch(b, &slots[1], first)?]))
+    }
+
+    /// Stores the block in a buffer in workgroup memory.
+    fn put<'a>(
+        &self,
+        b: &mut Builder,
+        factors: &[Factor<'a>; 2],
+        slots: &[Slots<'a>; 2],
+        buffer: &Expr,
+    ) -> Result<(), ScheduleError> {
+        for ((Factor { side, array, .. }, slots), fetched) in factors.iter().zip(slots).zip(&self.0)
+        {
+            side.put(b, slots, *array, &(buffer.clone() * side.words() as i32), fetched)?;
+        }
         Ok(())
-    })
+    }
 }
 
 /// Describes the parts of the operands' blocks in one buffer that an invocation multiplies.
@@ -253,7 +286,7 @@ fn staged(t: &Tiling, factors: &[Factor; 2], at: [&Expr; 2], buffer: &Expr) -> [
     let (across, down) = t.threads();
     [(0, t.thread_rows, down), (1, t.thread_columns, across)].map(|(n, count, stride)| {
         let Factor { side, array, .. } = &factors[n];
-        side.staged(*array, buffer.clone() * side.words() as i32 + at[n], count, stride)
+        side.staged(*array, buffer.clone() * side.words() as i32, at[n], count, stride)
     })
 }
 
@@ -352,38 +385,6 @@ fn place_in_workgroup(b: &mut Builder, t: &Tiling, lane: &Expr) -> [Expr; 2] {
     [b.let_("y", y), b.let_("x", x)]
 }
 
-/// Reads the blocks of both operands at `first` into registers.
-fn fetch(
-    b: &mut Builder,
-    factors: &[Factor; 2],
-    ahead: &[Vec<Vec<Expr>>],
-    first: &Expr,
-) -> Result<(), ScheduleError> {
-    for (Factor { side, slots, .. }, ahead) in factors.iter().zip(ahead) {
-        side.read(b, slots, first, |b, slot, elements| {
-            ahead[slot]
-                .iter()
-                .zip(elements)
-                .for_each(|(register, (_, element))| b.assign(register, element));
-        })?;
-    }
-    Ok(())
-}
-
-/// Stores the registers to workgroup memory.
-fn put(b: &mut Builder, factors: &[Factor; 2], ahead: &[Vec<Vec<Expr>>], buffer: &Expr) {
-    for (Factor { side, slots, array }, ahead) in factors.iter().zip(ahead) {
-        for (number, registers) in ahead.iter().enumerate() {
-            let (exists, words) = side.places(slots, number);
-            b.if_(exists, |b| {
-                for (register, word) in registers.iter().zip(words) {
-                    side.store(b, *array, word + buffer.clone() * side.words() as i32, register);
-                }
-            });
-        }
-    }
-}
-
 /// Multiplies `depth` points of staged blocks, of rows and of columns, into the register tile.
 pub(super) fn multiply(
     b: &mut Builder,
@@ -393,27 +394,23 @@ pub(super) fn multiply(
 ) {
     let is_float = b.ty(&tile[0][0]).is_ok_and(|ty| ty.dtype.is_float());
     let turns = UNROLLED / (rows.count * columns.count);
-    let unroll = 1 << turns.clamp(1, depth.min(8)).ilog2();
+    let least = rows.depth().max(columns.depth());
+    let unroll = 1 << turns.clamp(least, depth.min(8)).ilog2();
     let bases = [rows, columns].map(|staged| b.let_("base", staged.first.clone()));
     b.for_("k", 0, depth as i32, unroll, |b, k| {
-        for turn in 0..unroll as i32 {
-            let [l, r] = [(0, "l", rows), (1, "r", columns)].map(|(n, name, staged)| {
-                let first = (k.clone() + turn) * staged.pitch as i32 + &bases[n];
-                let read = |group: u32| {
-                    Expr::load_shared(staged.array, first.clone() + (group * staged.stride) as i32)
-                };
-                (0..staged.count / staged.lanes)
-                    .map(|group| b.let_(name, read(group)))
-                    .collect::<Vec<Expr>>()
-            });
+        let mut read = [Vec::new(), Vec::new()];
+        for turn in 0..unroll {
+            for (n, (name, staged)) in [("l", rows), ("r", columns)].into_iter().enumerate() {
+                if turn % staged.depth() == 0 {
+                    read[n] = staged.read(b, name, &bases[n], k.clone() + turn as i32);
+                }
+            }
+            let vectors: Vec<Expr> = (0..columns.count / columns.lanes)
+                .map(|group| columns.vector(b, &read[1], group, turn))
+                .collect();
             for (row, accumulators) in (0..).zip(tile) {
-                let x = &l[(row / rows.lanes) as usize];
-                let x = if rows.lanes == 1 {
-                    x.clone()
-                } else {
-                    x.clone().lane((row % rows.lanes) as u8)
-                };
-                for (y, accumulator) in r.iter().zip(accumulators) {
+                let x = rows.number(&read[0], row, turn);
+                for (y, accumulator) in vectors.iter().zip(accumulators) {
                     let x = x.clone().splat(columns.lanes as u8);
                     b.assign(
                         accumulator,

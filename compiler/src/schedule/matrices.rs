@@ -99,7 +99,7 @@ pub(super) fn matrices(
     if !t.is_whole() {
         return Err(ScheduleError::Internal("matrices that do not divide their block"));
     }
-    let [rows, columns, depth, batch] = extents(nest, roles);
+    let [rows, columns, _, batch] = extents(nest, roles);
     let blocks =
         [columns.div_ceil(t.block_columns as usize), rows.div_ceil(t.block_rows as usize), batch];
     let grid = grid_of(blocks, profile)?;
@@ -132,16 +132,9 @@ pub(super) fn matrices(
 
     let matrices = Matrices::declare(b, t, own);
     matrices.clear(b, &lane);
-    over_blocks(
-        b,
-        &factors,
-        [depth, t.block_reduction as usize],
-        t.buffers,
-        profile,
-        |b, buffer| {
-            matrices.multiply(b, &factors, buffer);
-        },
-    )?;
+    over_blocks(b, &factors, t.block_reduction, t.buffers, |b, buffer| {
+        matrices.multiply(b, &factors, buffer);
+    })?;
 
     let [down, across] = t.threads();
     let [y, x] = [b.let_("y", lane.clone().quotient(across)), b.let_("x", lane.remainder(across))];

@@ -20,6 +20,7 @@
 //! long for its few places is split into two nests ([`divide`]).
 
 mod accumulate;
+mod address;
 mod attention;
 mod choose;
 mod contraction;
@@ -53,6 +54,8 @@ use crate::kernel::{Expr, Invalid, Kernel};
 use crate::native::Method;
 use crate::nest::Nest;
 use crate::profile::{MatrixUnit, Profile};
+
+use staging::most_numbers;
 
 /// The mapping of a nest's axes to workgroups, invocations and loops.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,11 +185,9 @@ impl Tiling {
 
     /// Returns an upper bound of the workgroup memory in bytes, for elements of `element` bytes.
     fn shared_bytes(&self, element: usize) -> u32 {
-        // A row of a staged block may be padded by one vector of four.
-        (self.block_rows + self.block_columns + 8)
-            * self.block_reduction
-            * self.buffers
-            * element as u32
+        let left = most_numbers(self.block_rows, self.thread_rows, self.block_reduction);
+        let right = most_numbers(self.block_columns, self.thread_columns, self.block_reduction);
+        (left + right) * self.buffers * element as u32
     }
 
     /// Returns the number of invocations in a workgroup.

@@ -9,6 +9,7 @@ use crate::nest::{Leaf, Load, Nest, Output, operands};
 use crate::profile::Profile;
 use crate::scalar::{Inst, Program, UnaryOp, Value};
 
+use super::address::{Prepared, ranges, term};
 use super::values::{Unsupported, Values};
 
 /// The buffers of a nest's kernel: its operands, then the outputs that are not written over an
@@ -73,14 +74,13 @@ pub(super) struct Point<'a> {
     /// the rounding of the largest weight.
     pub native_exp: bool,
     prepared: Vec<Prepared>,
-}
-
-/// An expression with a named part.
-#[derive(Clone)]
-struct Prepared {
-    whole: Affine,
-    part: Expr,
-    rest: Affine,
+    /// The axes along which blocks advance, if the point is one of a block, and the distance from
+    /// the block's first point, as a row-major position in these axes.
+    distance: Option<(&'a [usize], Expr)>,
+    /// The position of the block's first point.
+    start: Expr,
+    /// Conditions that are known to hold.
+    facts: Vec<Affine>,
 }
 
 impl<'a> Point<'a> {
@@ -101,6 +101,9 @@ impl<'a> Point<'a> {
             native_exp: false,
             prepared: Vec::new(),
             statistics: Vec::new(),
+            distance: None,
+            start: 0.into(),
+            facts: Vec::new(),
         }
     }
 
@@ -109,26 +112,91 @@ impl<'a> Point<'a> {
         Point { lanes, along: axis, ..self }
     }
 
-    /// Names the parts of expressions that are known by now, so that inner loops need not recompute
-    /// them.
-    pub fn prepare<'e>(&mut self, b: &mut Builder, affines: impl Iterator<Item = &'e Affine>) {
-        for affine in affines {
-            let (known, rest): (Vec<_>, Vec<_>) = affine
-                .terms()
-                .iter()
-                .copied()
-                .partition(|&(variable, _)| self.variables[variable].is_some());
-            if known.is_empty()
-                || rest.is_empty()
-                || self.prepared.iter().any(|p| p.whole == *affine)
-            {
+    /// Makes the point one of a block along `axes`, at this distance from the block's first point.
+    pub fn within(self, axes: &'a [usize], distance: Expr) -> Point<'a> {
+        Point { distance: Some((axes, distance)), ..self }
+    }
+
+    /// Names the parts of addresses and conditions that are known by now, so that inner loops need
+    /// not recompute them.
+    pub fn prepare<'e>(
+        &mut self,
+        b: &mut Builder,
+        loads: &[&'e Load],
+        conditions: impl Iterator<Item = &'e Affine>,
+    ) {
+        let addresses = loads.iter().map(|load| (&load.offset, self.buffers.lanes[load.operand]));
+        let ranges = ranges(conditions).into_iter().map(|(condition, _)| (condition, 1));
+        for (affine, lanes) in addresses.chain(ranges).collect::<Vec<(&Affine, u8)>>() {
+            let is_known = |&(variable, _): &(usize, i64)| self.variables[variable].is_some();
+            let (known, rest): (Vec<_>, Vec<_>) = affine.terms().iter().partition(|t| is_known(t));
+            let is_idle = known.is_empty() && self.distance.is_none();
+            if is_idle || rest.is_empty() || self.prepared(affine, lanes).is_some() {
                 continue;
             }
-            let [part, rest] = [(known, affine.offset()), (rest, 0)]
+            let [part, mut rest] = [(known, affine.offset()), (rest, 0)]
                 .map(|(terms, offset)| Affine::new(terms, offset).unwrap_or_default());
-            let part = b.let_("base", self.affine(&part));
-            self.prepared.push(Prepared { whole: affine.clone(), part, rest });
+            let mut part = self.sum(&part, lanes);
+            let stride = self.stride(&rest).unwrap_or(0);
+            if let Some((axes, distance)) = self.distance.as_ref().filter(|_| stride != 0) {
+                part = part + term(distance.clone(), stride, lanes);
+                let others = rest.terms().iter().filter(|(axis, _)| !axes.contains(axis));
+                rest = Affine::new(others.copied(), 0).unwrap_or_default();
+            }
+            let part = b.let_("base", part);
+            self.prepared.push(Prepared { whole: affine.clone(), lanes, part, stride, rest });
         }
+    }
+
+    /// Returns whether the address of a load advances by a constant from block to block.
+    pub fn has_stride(&self, load: &Load) -> bool {
+        let prepared = self.prepared(&load.offset, self.buffers.lanes[load.operand]);
+        prepared.is_some_and(|prepared| self.knows(&prepared.rest))
+    }
+
+    /// Returns how much an expression grows from one position in the block's axes to the next, if
+    /// it grows by the same everywhere.
+    fn stride(&self, affine: &Affine) -> Option<i64> {
+        let (axes, _) = self.distance.as_ref()?;
+        let stride = affine.coefficient(*axes.last()?);
+        let mut expected = stride;
+        for &axis in axes.iter().rev() {
+            let extent = self.nest.axes[axis].extent as i64;
+            if extent > 1 && affine.coefficient(axis) != expected {
+                return None;
+            }
+            expected = expected.checked_mul(extent)?;
+        }
+        Some(stride)
+    }
+
+    fn prepared(&self, affine: &Affine, lanes: u8) -> Option<&Prepared> {
+        self.prepared.iter().find(|p| p.whole == *affine && p.lanes == lanes)
+    }
+
+    /// Moves a point of a block to the block that starts at `start`.
+    pub fn set_start(&mut self, b: &mut Builder, start: &Expr) {
+        self.start = start.clone();
+        if let Some(([axis], distance)) = &self.distance {
+            let axis = *axis;
+            self.variables[axis] = Some(start + distance);
+            self.derive(b, vec![axis], None);
+        }
+    }
+
+    /// Returns whether all variables of an expression are known.
+    pub fn knows(&self, affine: &Affine) -> bool {
+        affine.variables().all(|variable| self.variables[variable].is_some())
+    }
+
+    /// Returns whether a condition is among those that are known to hold.
+    pub fn is_fact(&self, condition: &Affine) -> bool {
+        self.facts.contains(condition)
+    }
+
+    /// Adds conditions to those that are known to hold.
+    pub fn assume<'e>(&mut self, conditions: impl IntoIterator<Item = &'e Affine>) {
+        self.facts.extend(conditions.into_iter().cloned());
     }
 
     /// Sets an axis' value, and computes the derived variables that depend on it and are now known.
@@ -187,27 +255,41 @@ impl<'a> Point<'a> {
 
     /// Returns the value of an affine expression of known variables.
     pub fn affine(&self, affine: &Affine) -> Expr {
-        if let Some(prepared) = self.prepared.iter().find(|prepared| prepared.whole == *affine) {
-            return prepared.part.clone() + self.affine(&prepared.rest);
-        }
-        let mut sum: Option<Expr> = None;
-        for &(variable, coefficient) in affine.terms() {
-            let value = self.variables[variable].clone().unwrap_or_else(|| 0.into());
-            let term = value * coefficient as i32;
-            sum = Some(match sum {
-                Some(sum) => sum + term,
-                None => term,
-            });
-        }
-        match sum {
-            Some(sum) => sum + affine.offset() as i32,
-            None => (affine.offset() as i32).into(),
+        self.element(affine, 1)
+    }
+
+    /// Returns the quotient of an affine expression of known variables and the lanes of a buffer:
+    /// the number of an element. Of a buffer of vectors, all coefficients are multiples of the
+    /// lanes, except for that of the axis along which it is read, whose value is a multiple.
+    fn element(&self, affine: &Affine, lanes: u8) -> Expr {
+        match self.prepared(affine, lanes) {
+            Some(Prepared { part, stride, rest, .. }) => {
+                part.clone() + (self.sum(rest, lanes) + term(self.start.clone(), *stride, lanes))
+            }
+            None => self.sum(affine, lanes),
         }
     }
 
+    fn sum(&self, affine: &Affine, lanes: u8) -> Expr {
+        let terms = affine.terms().iter().map(|&(variable, coefficient)| {
+            let value = self.variables[variable].clone().unwrap_or_else(|| 0.into());
+            term(value, coefficient, lanes)
+        });
+        let offset = affine.offset().div_euclid(lanes as i64) as i32;
+        terms.reduce(|sum, term| sum + term).unwrap_or_else(|| 0.into()) + offset
+    }
+
     /// Returns whether all `conditions` are at least 0.
-    pub fn holds(&self, conditions: &[Affine]) -> Expr {
-        conditions.iter().fold(true.into(), |all, c| all.and(self.affine(c).ge(0)))
+    pub fn holds<'c>(&self, conditions: impl IntoIterator<Item = &'c Affine>) -> Expr {
+        let unknown = conditions.into_iter().filter(|condition| !self.is_fact(condition));
+        ranges(unknown).into_iter().fold(true.into(), |all, (condition, most)| {
+            let value = self.affine(condition);
+            all.and(match most {
+                // A negative number is a large one as u32.
+                Some(most) => value.cast(DType::U32).le(Scalar::from_i64(DType::U32, most)),
+                None => value.ge(0),
+            })
+        })
     }
 
     /// Writes a program and returns its results. `accumulated` is the accumulator, and whether the
@@ -319,27 +401,41 @@ impl<'a> Point<'a> {
     ) -> Result<Expr, Unsupported> {
         let values = Values { b, profile: self.profile, lanes: self.lanes };
         let zero = values.constant(Scalar::zero(dtype))?;
-        let mut address = self.affine(&load.offset);
+        let lanes = self.buffers.lanes[load.operand];
+        let mut element = self.element(&load.offset, lanes);
         for (value, stride) in &load.dynamic {
-            address = address + done(*value) * *stride as i32;
+            element = element + done(*value) * *stride as i32;
         }
-        let read = |address: Expr| -> Expr {
-            match self.buffers.lanes[load.operand] {
-                1 => Expr::load(load.operand, address).splat(self.lanes),
-                lanes => Expr::load(load.operand, address.quotient(lanes as u32)),
-            }
+        let read = |element: Expr| {
+            Expr::load(load.operand, element).splat(if lanes == 1 { self.lanes } else { 1 })
         };
         if load.when.is_empty() {
-            return Ok(values.loaded(dtype, read(address)));
+            return Ok(values.loaded(dtype, read(element)));
         }
         let guarded = b.var("guarded", zero);
         b.if_(self.holds(&load.when), |b| {
-            let stored = b.let_("stored", read(address));
+            let stored = b.let_("stored", read(element));
             let values = Values { b, profile: self.profile, lanes: self.lanes };
             let value = values.loaded(dtype, stored);
             b.assign(&guarded, value);
         });
         Ok(guarded)
+    }
+
+    /// Returns the value of a load of constant strides, or any other element where it does not
+    /// count.
+    pub fn load_if(
+        &self,
+        b: &mut Builder,
+        load: &Load,
+        dtype: DType,
+        counts: &Expr,
+    ) -> Result<Expr, Unsupported> {
+        let lanes = self.buffers.lanes[load.operand];
+        let element = counts.clone().select(self.element(&load.offset, lanes), 0);
+        let value = Expr::load(load.operand, element);
+        let value = b.let_("loaded", value.splat(if lanes == 1 { self.lanes } else { 1 }));
+        Ok(Values { b, profile: self.profile, lanes: self.lanes }.loaded(dtype, value))
     }
 
     /// Stores the results of an epilogue. `place` is the row-major position in the free axes.

@@ -76,7 +76,7 @@ pub(super) fn reduction(
     let mut first = Point::new(nest, profile, &buffers);
     first.set_position(b, &others, &(group * across as i32));
     let conditions = nest.body_loads().flat_map(|load| &load.when).chain(&nest.guards);
-    first.prepare(b, nest.body_loads().map(|load| &load.offset).chain(conditions));
+    first.prepare(b, &nest.body_loads().collect::<Vec<_>>(), conditions);
     let rows: Vec<Point> = (0..s.rows as i32)
         .map(|row| {
             let mut at = first.clone();

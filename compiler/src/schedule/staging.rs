@@ -7,20 +7,29 @@
 //! vector. If the operand is contiguous along the reduction and can be read in vectors, it is a
 //! vector for each of four reduction points, which the invocation transposes in registers. Slots of
 //! consecutive invocations are adjacent in the operand's memory.
+//!
+//! Transposing takes a move of a register for each number. Tiles of which an invocation multiplies
+//! few rows are therefore staged as `[row][reduction]`, in vectors of reduction points (*deep*
+//! tiles): it holds all of its rows at four reduction points in registers then, instead of one.
+
+mod slots;
+
+pub(super) use slots::{Fetched, Slots};
 
 use crate::affine::Affine;
-use crate::dtype::{DType, Scalar};
+use crate::dtype::DType;
 use crate::kernel::{Builder, Expr, Type};
-use crate::nest::{Leaf, Load, Nest, Roles, loads_of};
+use crate::nest::{Leaf, Nest, Roles, loads_of};
 use crate::scalar::{Program, Value};
 
+use super::Tiling;
 use super::lanes::{Wanted, is_still, reads, singly};
-use super::point::Point;
-use super::values::Values;
-use super::{ScheduleError, Tiling};
 
 /// Reduction points that a slot reads as a vector.
 const DEEP: u32 = 4;
+
+/// The most own points of an invocation in a deep tile. More would take too many registers.
+const MOST_DEEP: u32 = 4;
 
 /// An operand of a tiled product, with the layout of its staged tile. Its *own* axes are the rows
 /// for the left operand, and the columns for the right one.
@@ -36,6 +45,8 @@ pub(super) struct Side<'a> {
     reduction: &'a [usize],
     depth: usize,
     guards: &'a [Affine],
+    /// Own points of an invocation.
+    own: u32,
     /// Own points, and reduction points, of a block.
     block: u32,
     block_depth: u32,
@@ -50,42 +61,71 @@ pub(super) struct Side<'a> {
     /// The staged tile is an array of scalars, as matrix units read it. The lanes of an element are
     /// adjacent.
     in_scalars: bool,
-    /// Padding of a line of the staged tile (one reduction point), in elements.
+    /// Padding of a line of the staged tile (one reduction point), in elements, unless it is deep.
     padding: u32,
 }
 
 /// A staged block in workgroup memory, with the part that an invocation multiplies.
 pub(super) struct Staged {
     pub array: usize,
-    /// Rows or columns of an element.
+    /// Adjacent rows or columns of an invocation.
     pub lanes: u32,
-    /// Elements from one reduction point to the next.
+    /// Elements from one reduction point to the next, or of a deep tile from one own point to the
+    /// next.
     pub pitch: u32,
     /// The invocation's first element.
     pub first: Expr,
     /// The invocation's rows or columns, and the distance between its vectors in elements.
     pub count: u32,
     pub stride: u32,
+    /// The distance between own points of a vector, in own points, if the tile is deep.
+    pub deep: Option<u32>,
 }
 
-/// The part of a block that an invocation stages in one turn.
-struct Slot<'a> {
-    /// Whether the slot is within the block.
-    exists: Expr,
-    /// The slot's first reduction point, relative to the block, and its first element in the staged
-    /// tile.
-    k: Expr,
-    word: Expr,
-    /// The own points that are read, and whether each is in bounds. Their reduction axes are not
-    /// set. A vector of own points is one point.
-    points: Vec<(Point<'a>, Expr)>,
-}
+impl Staged {
+    /// Returns the number of reduction points of an element.
+    pub fn depth(&self) -> u32 {
+        if self.deep.is_some() { DEEP } else { 1 }
+    }
 
-/// All slots of an invocation.
-pub(super) struct Slots<'a> {
-    /// The variables that all points share.
-    point: Point<'a>,
-    slots: Vec<Slot<'a>>,
+    /// Reads the invocation's elements that begin with reduction point `k`, a multiple of
+    /// [`Staged::depth`]. `base` is the invocation's first element.
+    pub fn read(&self, b: &mut Builder, name: &str, base: &Expr, k: Expr) -> Vec<Expr> {
+        let groups = 0..self.count / self.lanes;
+        let offsets: Vec<u32> = match self.deep {
+            None => groups.map(|group| group * self.stride).collect(),
+            Some(apart) => groups
+                .flat_map(|group| {
+                    (0..self.lanes).map(move |lane| lane * apart + group * self.stride)
+                })
+                .map(|own| own * self.pitch)
+                .collect(),
+        };
+        let first = match self.deep {
+            None => k * self.pitch as i32 + base,
+            Some(_) => k.quotient(DEEP) + base,
+        };
+        let read = |offset: u32| Expr::load_shared(self.array, first.clone() + offset as i32);
+        offsets.into_iter().map(|offset| b.let_(name, read(offset))).collect()
+    }
+
+    /// Returns the invocation's own point `number` at a reduction point of elements that were read.
+    pub fn number(&self, read: &[Expr], number: u32, k: u32) -> Expr {
+        match self.deep {
+            Some(_) => read[number as usize].clone().lane((k % DEEP) as u8),
+            None if self.lanes == 1 => read[number as usize].clone(),
+            None => read[(number / self.lanes) as usize].clone().lane((number % self.lanes) as u8),
+        }
+    }
+
+    /// Returns the invocation's vector `group` of own points in the same way.
+    pub fn vector(&self, b: &mut Builder, read: &[Expr], group: u32, k: u32) -> Expr {
+        if self.deep.is_none() {
+            return read[group as usize].clone();
+        }
+        let numbers = group * self.lanes..(group + 1) * self.lanes;
+        b.let_("r", Expr::vector(numbers.map(|number| self.number(read, number, k)).collect()))
+    }
 }
 
 impl<'a> Side<'a> {
@@ -148,6 +188,7 @@ impl<'a> Side<'a> {
             reduction,
             depth: nest.points(reduction),
             guards: &[],
+            own,
             block,
             block_depth,
             unit: block_depth,
@@ -196,77 +237,55 @@ impl<'a> Side<'a> {
         self.vector = vector;
     }
 
-    /// Returns the distance from one reduction point to the next, in elements of the staged tile.
+    /// Returns whether the staged tile is deep.
+    fn is_deep(&self) -> bool {
+        self.vector && self.along_reduction && !self.in_scalars && self.own <= MOST_DEEP
+    }
+
+    /// Returns the distance from one reduction point to the next, or of a deep tile from one own
+    /// point to the next, in elements of the staged tile. An odd one avoids bank conflicts.
     pub fn pitch(&self) -> u32 {
+        if self.is_deep() {
+            return (self.block_depth / DEEP) | 1;
+        }
         self.block / self.lanes + self.padding
     }
 
     /// Returns the number of elements of the staged tile.
     pub fn words(&self) -> u32 {
-        self.pitch() * self.block_depth
+        self.pitch() * if self.is_deep() { self.block } else { self.block_depth }
+    }
+
+    /// Returns the lanes of an element of the staged tile.
+    fn element(&self) -> u32 {
+        if self.is_deep() { DEEP } else { self.lanes }
     }
 
     /// Returns the number of reduction points of a slot.
-    fn deep(&self) -> u32 {
+    fn depth(&self) -> u32 {
         if self.vector && self.along_reduction { DEEP } else { 1 }
     }
 
-    /// Returns the slots of invocation `lane` of `threads`, in the block whose first own point is
-    /// `start`.
-    pub fn slots(
-        &self,
-        b: &mut Builder,
-        point: &Point<'a>,
-        lane: &Expr,
-        threads: u32,
-        start: &Expr,
-    ) -> Slots<'a> {
-        let (across, down) = (self.block / self.lanes, self.block_depth / self.deep());
-        let count = across * down;
-        let slots = (0..count.div_ceil(threads)).map(|turn| {
-            let slot = b.let_("slot", lane.clone() + (turn * threads) as i32);
-            let exists = if (turn + 1) * threads <= count {
-                true.into()
-            } else {
-                slot.clone().lt(count as i32)
-            };
-            // Slots outside of the block need a valid address, too.
-            let (k, own) = match self.along_reduction {
-                true => (slot.clone().remainder(down), slot.quotient(down)),
-                false => (slot.clone().quotient(across), slot.remainder(across)),
-            };
-            let (k, own) = (
-                b.let_(&format!("{}_k", self.name), k * self.deep() as i32),
-                b.let_(self.name, own),
-            );
-            let word = b.let_("word", k.clone() * self.pitch() as i32 + &own);
-            let first = b.let_("index", start + own * self.lanes as i32);
-            let whole = self.vector && !self.along_reduction;
-            let points = (0..if whole { 1 } else { self.lanes }).map(|number| {
-                let index = first.clone() + number as i32;
-                let mut at = point.clone();
-                at.set_position(b, self.axes, &index);
-                let loads: Vec<&Load> = loads_of(self.program, self.factor).collect();
-                let conditions = loads.iter().flat_map(|load| &load.when).chain(self.guards);
-                at.prepare(b, loads.iter().map(|load| &load.offset).chain(conditions));
-                let inside = match self.count.is_multiple_of(self.block as usize) {
-                    true => true.into(),
-                    false => index.lt(self.count as i32),
-                };
-                match (self.vector, self.axes.last(), self.reduction.last()) {
-                    (true, Some(&axis), _) if !self.along_reduction => {
-                        at = at.vector(axis, self.lanes as u8)
-                    }
-                    (true, _, Some(&axis)) => at = at.vector(axis, DEEP as u8),
-                    _ => {}
-                }
-                (at, inside)
-            });
-            let points = points.collect();
-            Slot { exists, k, word, points }
-        });
-        let slots = slots.collect();
-        Slots { point: point.clone(), slots }
+    /// Returns the number of own points of a slot.
+    fn width(&self) -> u32 {
+        if self.is_deep() { 1 } else { self.lanes }
+    }
+
+    /// Returns the reduction axes that are constant in a block, and the one along which blocks
+    /// advance. `None` if blocks do not divide the innermost axis of several.
+    fn advance(&self) -> Option<(&'a [usize], &'a [usize])> {
+        let (outer, inner) = self.reduction.split_at(self.reduction.len().checked_sub(1)?);
+        let divides = self.nest.points(inner).is_multiple_of(self.block_depth as usize);
+        (outer.is_empty() || divides).then_some((outer, inner))
+    }
+
+    /// Returns the loops over blocks: the number of windows, in each of which only one reduction
+    /// axis advances, and the reduction points of a window.
+    pub fn windows(&self) -> [usize; 2] {
+        match self.advance() {
+            Some((outer, inner)) => [outer, inner].map(|axes| self.nest.points(axes)),
+            None => [1, self.depth],
+        }
     }
 
     /// Declares the array of the staged tile, for `buffers` buffers.
@@ -274,136 +293,24 @@ impl<'a> Side<'a> {
         let (lanes, words) = if self.in_scalars {
             (1, self.words() * self.lanes)
         } else {
-            (self.lanes, self.words())
+            (self.element(), self.words())
         };
         b.shared(self.name, Type::vector(dtype, lanes as u8), (words * buffers) as usize)
     }
 
-    /// Stores an element of the staged tile.
-    pub fn store(&self, b: &mut Builder, array: usize, word: Expr, element: &Expr) {
-        if !self.in_scalars || self.lanes == 1 {
-            return b.store_shared(array, word, element);
-        }
-        let first = b.let_("first_lane", word * self.lanes as i32);
-        for lane in 0..self.lanes as u8 {
-            b.store_shared(array, first.clone() + lane as i32, element.clone().lane(lane));
-        }
-    }
-
-    /// Reads the block whose first reduction point is `first`. Passes each slot's elements to
-    /// `then`, with their positions in the staged tile.
-    pub fn read(
-        &self,
-        b: &mut Builder,
-        slots: &Slots<'a>,
-        first: &Expr,
-        mut then: impl FnMut(&mut Builder, usize, &[(Expr, Expr)]),
-    ) -> Result<(), ScheduleError> {
-        // If blocks divide the innermost axis, the other axes are constant within a block.
-        let inner = self.reduction.last().map_or(1, |&axis| self.nest.axes[axis].extent);
-        let split = self.reduction.len() > 1 && inner.is_multiple_of(self.block_depth as usize);
-        let start = split.then(|| {
-            let mut start = slots.point.clone();
-            start.set_position(b, self.reduction, first);
-            start
-        });
-        for (number, slot) in slots.slots.iter().enumerate() {
-            b.if_(slot.exists.clone(), |b| -> Result<(), ScheduleError> {
-                let reduced = b.let_("reduced", first + &slot.k);
-                let below = match self.depth.is_multiple_of(self.unit as usize) {
-                    true => true.into(),
-                    false => reduced.clone().lt(self.depth as i32),
-                };
-                let mut values = Vec::new();
-                let mut first_point: Option<Point> = None;
-                for (point, inside) in &slot.points {
-                    let mut at = point.clone();
-                    match (&first_point, &start, self.reduction.last()) {
-                        (Some(known), ..) => at.share(b, known, self.reduction),
-                        (None, Some(start), Some(&axis)) => {
-                            at.share(b, start, self.reduction);
-                            let value =
-                                start.variables[axis].clone().unwrap_or_else(|| 0.into()) + &slot.k;
-                            at.set(b, axis, value);
-                        }
-                        _ => at.set_position(b, self.reduction, &reduced),
-                    }
-                    values.push(self.value(b, &at, inside.clone().and(&below))?);
-                    first_point.get_or_insert(at);
-                }
-                let elements: Vec<(Expr, Expr)> = match self.deep() {
-                    1 => vec![(slot.word.clone(), Expr::vector(values))],
-                    deep => (0..deep)
-                        .map(|k| {
-                            let lanes =
-                                values.iter().map(|value| value.clone().lane(k as u8)).collect();
-                            (slot.word.clone() + (k * self.pitch()) as i32, Expr::vector(lanes))
-                        })
-                        .collect(),
-                };
-                then(b, number, &elements);
-                Ok(())
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Stores the block whose first reduction point is `first` in workgroup memory.
-    pub fn stage(
-        &self,
-        b: &mut Builder,
-        slots: &Slots<'a>,
-        array: usize,
-        first: &Expr,
-    ) -> Result<(), ScheduleError> {
-        self.read(b, slots, first, |b, _, elements| {
-            elements.iter().for_each(|(word, element)| self.store(b, array, word.clone(), element));
-        })
-    }
-
     /// Describes the part of a block in workgroup memory that an invocation multiplies. See
     /// [`Staged`].
-    pub fn staged(&self, array: usize, first: Expr, count: u32, stride: u32) -> Staged {
-        Staged { array, lanes: self.lanes, pitch: self.pitch(), first, count, stride }
+    pub fn staged(&self, array: usize, origin: Expr, at: &Expr, count: u32, stride: u32) -> Staged {
+        let (pitch, deep) = (self.pitch(), self.is_deep().then_some(self.block / self.lanes));
+        let first = origin + at.clone() * if deep.is_some() { pitch as i32 } else { 1 };
+        Staged { array, lanes: self.lanes, pitch, first, count, stride, deep }
     }
+}
 
-    /// Returns the type of the operand's values.
-    pub fn dtype(&self) -> DType {
-        self.program.dtype(self.factor)
-    }
-
-    /// Returns the number of elements of each slot.
-    pub fn elements(&self, slots: &Slots) -> Vec<usize> {
-        vec![self.deep() as usize; slots.slots.len()]
-    }
-
-    /// Returns whether a slot is within the block, and the positions of its elements.
-    pub fn places(&self, slots: &Slots, number: usize) -> (Expr, Vec<Expr>) {
-        let slot = &slots.slots[number];
-        let words = (0..self.deep()).map(|k| slot.word.clone() + (k * self.pitch()) as i32);
-        (slot.exists.clone(), words.collect())
-    }
-
-    /// Returns the operand at a point, or 0 unless `counts` and the guards hold.
-    fn value(&self, b: &mut Builder, at: &Point, counts: Expr) -> Result<Expr, ScheduleError> {
-        let body = self.program;
-        let counts = counts.and(at.holds(self.guards));
-        let factor = |b: &mut Builder| {
-            at.values(b, body, &[self.factor], None).map(|v| v[self.factor].clone())
-        };
-        if counts.as_bool() == Some(true) {
-            return Ok(factor(b)?);
-        }
-        let values = Values { b, profile: at.profile, lanes: at.lanes };
-        let zero = values.constant(Scalar::zero(body.dtype(self.factor)))?;
-        let value = b.var(self.name, zero);
-        b.if_(counts, |b| -> Result<(), ScheduleError> {
-            let factor = factor(b)?;
-            b.assign(&value, factor);
-            Ok(())
-        })?;
-        Ok(value)
-    }
+/// Returns an upper bound of the numbers in a staged tile.
+pub(super) fn most_numbers(block: u32, own: u32, depth: u32) -> u32 {
+    let padding = if own <= MOST_DEEP { block.max(depth) } else { depth };
+    block * depth + DEEP * padding
 }
 
 /// Returns the widest vector (4, 2 or 1 lanes) that divides `count` rows or columns.

@@ -44,13 +44,10 @@ impl<'a, 'b> Blocks<'a, 'b> {
         let float = |lanes: u32| Type::vector(DType::F32, lanes as u8);
         let threads = t.invocations();
         let [lanes, ..] = block.lanes;
-        let arrays = scores
-            .iter()
-            .map(|side| b.shared(side.name, float(side.lanes), side.words() as usize))
-            .collect();
+        let arrays = scores.iter().map(|side| side.declare(b, DType::F32, 1)).collect();
         let pitch = t.rows / lanes;
         let weights = b.shared("weights", float(lanes), (pitch * t.points) as usize);
-        let values = b.shared("values", float(value.lanes), value.words() as usize);
+        let values = value.declare(b, DType::F32, 1);
         let partial = b.shared("partial", float(1), (t.rows * t.threads()[1]) as usize);
         let [first_row, first_column] = block.first;
         let of_rows = scores
@@ -97,8 +94,8 @@ impl<'a, 'b> Blocks<'a, 'b> {
             right.stage(b, &of_points, right_array, &depth)?;
             b.barrier();
             let staged = [
-                left.staged(left_array, y.clone(), t.thread_rows, down),
-                right.staged(right_array, x.clone(), t.thread_points, across),
+                left.staged(left_array, 0.into(), y, t.thread_rows, down),
+                right.staged(right_array, 0.into(), x, t.thread_points, across),
             ];
             multiply(b, &tile, &staged, t.depth);
             b.barrier();
@@ -142,11 +139,12 @@ impl<'a, 'b> Blocks<'a, 'b> {
                 first: slice * self.pitch as i32 + y,
                 count: t.thread_rows,
                 stride: down,
+                deep: None,
             };
             multiply(
                 b,
                 tile,
-                &[left, self.value.staged(self.values, x.clone(), columns, across)],
+                &[left, self.value.staged(self.values, 0.into(), x, columns, across)],
                 t.slice(),
             );
             b.barrier();
