@@ -5,10 +5,10 @@ use tile_compiler::profile::{Execution, Profile};
 use tile_compiler::schedule::Schedule;
 use tile_runtime::{Device, Model, Tensor};
 
-/// A program, with its inputs and their axes among the sizes `N`, `K` and `M`.
+/// A program, with its inputs and their axes among the sizes `N`, `K`, `M` and `D`.
 type Sample = (&'static str, &'static [(&'static str, &'static [usize])]);
 
-const SAMPLES: [Sample; 5] = [
+const SAMPLES: [Sample; 7] = [
     (
         "function f(X[N, K], W[K, M], B[M]) -> (Y) { Z[n, m: N, M] = +(X[n, k] * W[k, m]); Y = relu(Z + B); }",
         &[("X", &[0, 1]), ("W", &[1, 2]), ("B", &[2])],
@@ -24,6 +24,21 @@ const SAMPLES: [Sample; 5] = [
             S[n, m: N, M] = +(Q[n, k] * A[m, k]); P = softmax(S); Y[n, k: N, K] = +(P[n, m] * V[m, k]);
         }",
         &[("Q", &[0, 1]), ("A", &[2, 1]), ("V", &[2, 1])],
+    ),
+    // Scores that are sums over two axes, and sums over two axes of points.
+    (
+        "function f(Q[N, K, D], A[K, M, D], V[M, K]) -> (Y) {
+            S[n, m: N, M] = +(Q[n, h, d] * A[h, m, d]); P = softmax(S / 64);
+            Y[n, k: N, K] = +(P[n, m] * V[m, k]);
+        }",
+        &[("Q", &[0, 1, 3]), ("A", &[1, 2, 3]), ("V", &[2, 1])],
+    ),
+    (
+        "function f(Q[N, K], A[M, D, K], V[D, M, K]) -> (Y) {
+            S[n, m, l: N, M, D] = +(Q[n, k] * A[m, l, k]); P = exp(S / 512) / 512;
+            Y[n, k: N, K] = +(P[n, m, l] * V[l, m, k]);
+        }",
+        &[("Q", &[0, 1]), ("A", &[2, 3, 1]), ("V", &[3, 2, 1])],
     ),
 ];
 
@@ -41,7 +56,7 @@ fn tensor(shape: &[usize], seed: usize) -> Tensor {
 }
 
 /// Returns the values of `Y` of a sample on a device.
-fn run((source, inputs): &Sample, sizes: [usize; 3], device: &Device) -> Vec<f64> {
+fn run((source, inputs): &Sample, sizes: [usize; 4], device: &Device) -> Vec<f64> {
     let model = Model::compile(source).unwrap_or_else(|error| panic!("{error}"));
     let given: Vec<(&str, Tensor)> = inputs
         .iter()
@@ -62,7 +77,7 @@ fn run((source, inputs): &Sample, sizes: [usize; 3], device: &Device) -> Vec<f64
 #[test]
 fn families_compute_what_the_reference_does() {
     let reference = Device::reference();
-    for sizes in [[1, 1, 1], [7, 5, 3], [67, 131, 37], [128, 64, 97]] {
+    for sizes in [[1, 1, 1, 1], [7, 5, 3, 2], [67, 131, 37, 16], [128, 16, 97, 24]] {
         for sample in &SAMPLES {
             let expected = run(sample, sizes, &reference);
             for profile in gpus() {

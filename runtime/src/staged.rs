@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
-use tile_compiler::onnx::{Given, Imported, OnnxError, Repeated};
+use tile_compiler::onnx::{Given, Imported, OnnxError, Repeated, Sources};
 use tile_compiler::tensor::Tensor;
 
 use crate::backend::{Executable, Pending, Ports, given_name, ready};
@@ -38,6 +38,8 @@ pub struct Staged {
 
 struct Part {
     graph: Graph,
+    /// The tensors that are its weights.
+    sources: Sources,
     session: Session,
 }
 
@@ -153,12 +155,13 @@ fn run_part(
     imported: &Imported,
 ) -> Result<Vec<Tensor>, Error> {
     let graph = &imported.network.graph;
-    if parts.get(number).is_none_or(|part| part.graph != *graph) {
+    let is_same = |part: &Part| part.graph == *graph && imported.has_sources(&part.sources);
+    if !parts.get(number).is_some_and(is_same) {
         let mut session = Session::of_graph(narrow(graph.clone(), factors), device)?;
         session.seed(0, 0)?;
         file.load(imported, &mut session)?;
         parts.truncate(number);
-        parts.push(Part { graph: graph.clone(), session });
+        parts.push(Part { graph: graph.clone(), sources: imported.sources(), session });
     }
     let part = parts
         .get_mut(number)

@@ -998,7 +998,7 @@ def dequantized():
 
 
 def empty_selections():
-    """Reads and writes of no elements: masks without a hit, and indices and tensors of no rows."""
+    """Reads and writes of no elements: masks without a hit, indices and tensors of no rows, a loop without turns."""
     nodes = [node("Greater", "X nine", "mask"), node("NonZero", "mask", "hits"), node("Transpose", "hits", "places")]
     nodes += [node("GatherND", "X places", "found"), node("ScatterND", "X places found", "masked"), node("Compress", "X none", "kept", axis=0)]
     nodes += [node("Gather", "E rows", "A"), node("Gather", "F rows", "B", axis=1), node("Gather", "F two", "C")]
@@ -1008,10 +1008,18 @@ def empty_selections():
         nodes.append(node("ScatterElements", "X pairs E2", f"elements_{reduction}", reduction=reduction))
         nodes.append(node("ScatterND", "X places1 E2", f"rows_{reduction}", reduction=reduction))
         outputs += [f"elements_{reduction}", f"rows_{reduction}"]
+    body = helper.make_graph(
+        [node("MatMul", "carried square", "next"), node("ReduceSum", "next", "sums", keepdims=0), node("Identity", "on", "still")],
+        "body",
+        [value("turn", I64, []), value("on", BOOL, []), value("carried", F32, [3, 2])],
+        [value("still", BOOL, []), value("next", F32, [3, 2]), value("next", F32, [3, 2]), value("sums", F32, [])],
+    )
+    nodes.append(node("Loop", "no_turns ? X", "last all_next all_sums", body=body))
+    outputs += ["last", "all_next", "all_sums"]
     floats = lambda *shape: np.zeros(shape, np.float32)
     integers = lambda *shape: np.zeros(shape, np.int64)
     weights = dict(nine=np.float32(9), none=np.zeros(3, bool), E=floats(0, 4), E2=floats(0, 2), F=floats(3, 0))
-    weights.update(rows=integers(0), two=np.array([2, 0]), pairs=integers(0, 2), places1=integers(0, 1))
+    weights.update(no_turns=np.int64(0), square=normal(2, 2), rows=integers(0), two=np.array([2, 0]), pairs=integers(0, 2), places1=integers(0, 1))
     made = model(nodes, [value("X", F32, [3, 2])], [value(name, F32, None) for name in outputs], weights)
     return made, [normal(3, 2)]
 

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import helper
+from onnx import helper, numpy_helper
 from onnx_models import BOOL, F32, FOLDER, I64, model, node, save, value
 
 RANDOM = np.random.default_rng(11)
@@ -171,10 +171,53 @@ def given_sizes():
     return made, lambda: [normal(24), next(sizes)]
 
 
+def small_first():
+    """What is not 0 in a small input, then in a large tensor that it selects, and in a large input itself."""
+    nodes = [
+        node("NonZero", "S", "n"),
+        node("Squeeze", "n axis0", "rows"),
+        node("Mul", "X two", "X2"),
+        node("Gather", "X2 rows", "some"),
+        node("NonZero", "some", "places"),
+        node("Gather", "X2 rows", "again"),
+        node("ReduceSum", "again", "sum"),
+        node("Add", "rows one", "next"),
+        node("NonZero", "X", "direct"),
+        node("ReduceSum", "direct", "total"),
+    ]
+    weights = dict(axis0=np.array([0]), two=np.float32(2), one=np.int64(1))
+    outputs = [value("places", I64, None), value("sum", F32, None), value("next", I64, None), value("total", I64, None)]
+    made = model(nodes, [value("S", I64, [5]), value("X", F32, [6, 11000])], outputs, weights)
+    draw = lambda: np.where(RANDOM.random((6, 11000)) < 0.001, normal(6, 11000), 0).astype(np.float32)
+    return made, lambda: [RANDOM.integers(0, 2, 5), draw()]
+
+
+def branches_with_weights():
+    """Branches of equal shapes, each with its own weight and constant of the same names."""
+    def branch(factor):
+        weight = numpy_helper.from_array(np.full((20, 20), factor, np.float32), "W")
+        constant = numpy_helper.from_array(np.arange(20, dtype=np.float32) * abs(factor), "c")
+        nodes = [node("MatMul", "R W", "m"), helper.make_node("Constant", [], ["c"], value=constant), node("Add", "m c", "taken")]
+        return helper.make_graph(nodes, "branch", [], [value("taken", F32, None)], [weight])
+
+    nodes = [
+        *large("X", "L"),
+        node("NonZero", "L", "N"),
+        node("ReduceSum", "L", "sum", keepdims=0),
+        node("Greater", "sum zero", "is_positive"),
+        node("Reshape", "L row", "R"),
+        node("If", "is_positive", "Y", then_branch=branch(0.5), else_branch=branch(-2.0)),
+    ]
+    outputs = [value("Y", F32, None), value("N", I64, None)]
+    made = model(nodes, [value("X", F32, [20])], outputs, dict(zero=np.float32(0), row=np.array([1, 20]), **LARGE))
+    given = iter([np.linspace(-1, 3, 20), np.linspace(-3, 1, 20)])
+    return made, lambda: [next(given).astype(np.float32)]
+
+
 def main():
     folder = os.path.join(FOLDER, "values")
     os.makedirs(folder, exist_ok=True)
-    for make in [detections, lengths, control_by_values, given_sizes]:
+    for make in [detections, lengths, control_by_values, given_sizes, small_first, branches_with_weights]:
         graph, draw = make()
         session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
         path = os.path.join(folder, make.__name__)

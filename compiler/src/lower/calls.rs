@@ -119,7 +119,9 @@ impl<'p> Calls<'p> {
     pub fn settle(&mut self, node: NodeId, name: &str) {
         let graph = &mut self.evaluator.target.graph;
         graph.set(node, Op::Input(name.to_owned()), &[]);
-        graph.inputs.push(node);
+        if !graph.inputs.contains(&node) {
+            graph.inputs.push(node);
+        }
     }
 
     /// Adds a weight with a fixed value, which may be `known` already.

@@ -6,7 +6,9 @@ use super::control::Site;
 use super::import::{Importer, sentence};
 use super::model::{OnnxError, title};
 use super::proto;
+use crate::dtype::DType;
 use crate::lower::Passed;
+use crate::tensor::{Tensor, TensorType};
 
 impl<'p> Importer<'p> {
     /// Imports one branch, or both if the condition is unknown.
@@ -98,10 +100,37 @@ impl<'p> Importer<'p> {
                 all.push(self.unsqueezed(site, part, 0)?);
             }
         }
+        if stacked.iter().any(Vec::is_empty) {
+            stacked = self.stacked_types(site, body, goes_on, &carried)?;
+        }
         for all in stacked {
             carried.push(self.stacked(site, all, 0)?);
         }
         Ok(carried)
+    }
+
+    /// Returns for each stacked result of a loop without turns a part of length 0. Its other sizes
+    /// are those that a turn would give.
+    fn stacked_types(
+        &mut self,
+        site: &Site<'_, 'p>,
+        body: &'p proto::Graph,
+        goes_on: Passed,
+        carried: &[Passed],
+    ) -> Result<Vec<Vec<Passed>>, OnnxError> {
+        let given = [&[Passed::Int(0), goes_on], carried].concat();
+        let outputs = self.within(site, body, given)?;
+        let none = Tensor::zeros(TensorType::new(DType::I64, [0]));
+        let none = none.ok_or_else(|| site.fails("there is no memory"))?;
+        let none = self.calls.constant(&none).map_err(|error| site.fails(sentence(&error)))?;
+        let mut parts = Vec::new();
+        for part in outputs.into_iter().skip(1 + carried.len()) {
+            let one = self.unsqueezed(site, part, 0)?;
+            let axis = vec![("axis".to_owned(), Passed::Int(0))];
+            let inputs = vec![one, Passed::Tensor(none)];
+            parts.push(vec![self.library(site, "OnnxGather", axis, inputs)?]);
+        }
+        Ok(parts)
     }
 
     pub(super) fn scan(

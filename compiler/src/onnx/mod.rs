@@ -61,7 +61,7 @@ mod values;
 mod weight;
 
 pub use import::import;
-pub use imported::Imported;
+pub use imported::{Imported, Sources};
 pub use inputs::Given;
 pub use model::{Model, OnnxError};
 pub use resume::Repeated;

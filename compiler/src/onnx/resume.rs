@@ -36,6 +36,8 @@ struct Start {
     part: Imported,
     /// These values, with their names as inputs of the rest.
     settled: Vec<(NodeId, String)>,
+    /// The values that were computed before, by their names as inputs.
+    computed: HashMap<String, Tensor>,
     /// The values of inputs that were read before.
     revealed: Vec<(String, Tensor)>,
     calls: CallsAside,
@@ -115,13 +117,14 @@ impl<'p> Importer<'p> {
         self.ahead = vec![self.reads_of(&graph.nodes[number..], outputs)];
         let nodes = self.live();
         let names = (0..nodes.len()).map(|number| number.to_string());
-        let computed = self.calls.graph().part(names.zip(nodes.iter().copied()).collect());
-        if let Some(node) = nodes.iter().find(|_| !self.has_values(&computed)) {
+        let before = self.calls.graph().part(names.zip(nodes.iter().copied()).collect());
+        if let Some(node) = nodes.first().filter(|_| !self.has_values(&before)) {
             return Err(OnnxError::new(self.unknown(*node)));
         }
-        let free = (0..)
-            .map(|number| format!("computed {number}"))
-            .filter(|name| !self.given.values.contains_key(name));
+        let is_taken = |name: &String| {
+            self.given.values.contains_key(name) || self.computed.contains_key(name)
+        };
+        let free = (0..).map(|number| format!("computed {number}")).filter(|name| !is_taken(name));
         let settled: Vec<(NodeId, String)> = nodes.into_iter().zip(free).collect();
         for (node, name) in &settled {
             self.calls.settle(*node, name);
@@ -164,11 +167,13 @@ impl<'p> Importer<'p> {
         Ok(Start {
             number,
             part: Imported {
-                network: Network { graph: computed, ..Network::default() },
+                network: Network { graph: before, ..Network::default() },
                 weights: self.weights,
+                computed: self.computed.clone(),
                 ..Imported::default()
             },
             settled,
+            computed: self.computed,
             revealed,
             inputs: inputs.collect(),
             names: kept(names),
@@ -200,6 +205,7 @@ impl<'p> Importer<'p> {
                 start.revealed.iter().any(|(revealed, _)| Some(revealed) == name.as_ref())
             })
             .collect();
+        self.computed = start.computed.clone();
         (self.may_stop, self.by_values) = (false, true);
         if !start.settled.is_empty() {
             self.parts = 1;
@@ -207,8 +213,8 @@ impl<'p> Importer<'p> {
             let tensors = evaluator.map_or(Ok(Vec::new()), |evaluator| evaluator(&start.part))?;
             let values = start.settled.iter().zip(tensors);
             let values: Vec<_> = values.map(|((node, name), value)| (*node, name, value)).collect();
-            self.computed =
-                values.iter().map(|(_, name, value)| ((*name).clone(), value.clone())).collect();
+            let named = values.iter().map(|(_, name, value)| ((*name).clone(), value.clone()));
+            self.computed.extend(named);
             self.calls.reveal(values.into_iter().map(|(node, _, value)| (node, value)));
         }
         Ok(start.number)

@@ -141,7 +141,7 @@ fn operands<'a>(
     let value =
         Side::of(nest, &nest.body, roles.right, "value", &roles.columns, &roles.reduction, sizes);
     sides.push(value.in_units(t.points));
-    sides
+    sides.into_iter().map(Side::without_windows).collect()
 }
 
 /// Returns the points of the invocation's rows.

@@ -52,6 +52,8 @@ pub(super) struct Side<'a> {
     block_depth: u32,
     /// The number of reduction points is padded to a multiple of this.
     unit: u32,
+    /// Blocks may advance in windows, which the kernel then iterates over: see [`Side::windows`].
+    in_windows: bool,
     /// Lanes of an element of the staged tile.
     pub lanes: u32,
     /// The operand is contiguous along the reduction, rather than along its own axes.
@@ -192,6 +194,7 @@ impl<'a> Side<'a> {
             block,
             block_depth,
             unit: block_depth,
+            in_windows: true,
             lanes: vector_of(own),
             along_reduction,
             vector: false,
@@ -230,6 +233,11 @@ impl<'a> Side<'a> {
     /// Makes the blocks parts of longer blocks, of `unit` reduction points.
     pub fn in_units(self, unit: u32) -> Side<'a> {
         Side { unit, ..self }
+    }
+
+    /// Lets blocks advance along all reduction axes at once, for kernels without loops over windows.
+    pub fn without_windows(self) -> Side<'a> {
+        Side { in_windows: false, ..self }
     }
 
     /// Sets whether the operand is read in vectors.
@@ -272,11 +280,12 @@ impl<'a> Side<'a> {
     }
 
     /// Returns the reduction axes that are constant in a block, and the one along which blocks
-    /// advance. `None` if blocks do not divide the innermost axis of several.
+    /// advance. `None` if there are several and blocks do not divide the innermost one, or may not
+    /// advance in windows.
     fn advance(&self) -> Option<(&'a [usize], &'a [usize])> {
         let (outer, inner) = self.reduction.split_at(self.reduction.len().checked_sub(1)?);
         let divides = self.nest.points(inner).is_multiple_of(self.block_depth as usize);
-        (outer.is_empty() || divides).then_some((outer, inner))
+        (outer.is_empty() || self.in_windows && divides).then_some((outer, inner))
     }
 
     /// Returns the loops over blocks: the number of windows, in each of which only one reduction
