@@ -104,8 +104,8 @@ pub(super) struct Block<'a> {
     /// The block's first row and column.
     pub first: [&'a Expr; 2],
     /// The row and the column of the invocation in the workgroup.
-    /// Rows and columns of the block.
     pub at: [&'a Expr; 2],
+    /// Rows and columns of the block.
     pub sizes: [u32; 2],
     /// Invocations down and across.
     pub threads: [u32; 2],

@@ -5,8 +5,8 @@
 //! loops. A *window* is a point of the outer reduction axes; conditions on these are computed once
 //! for all of its blocks. A block adds only terms that are equal in all invocations.
 //!
-//! A read that is not to count reads another element, and the value is set to 0 when it is stored:
-//! a branch around the read would wait for memory before the block at hand is multiplied.
+//! A read that is not to count reads element 0, and the value is set to 0 when it is stored: a
+//! branch around the read would wait for memory before the block at hand is multiplied.
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
@@ -29,8 +29,8 @@ struct Slot<'a> {
     k: Expr,
     word: Expr,
     /// The own points that are read, and whether each counts, as far as is known before the block
-    /// is. A vector of own points is one point. Those out of bounds are others again, since no
-    /// invocation uses their products.
+    /// is. A vector of own points is one point. Those out of bounds are the last one in bounds, since
+    /// no invocation uses their products.
     points: Vec<(Point<'a>, Expr)>,
 }
 
@@ -65,7 +65,6 @@ impl<'a> Side<'a> {
             } else {
                 slot.clone().lt(count as i32)
             };
-            // Slots outside of the block need a valid address, too.
             let line = if self.along_reduction { down } else { across };
             let (number, within) = match threads.is_multiple_of(line) {
                 // All slots are at the same place of their line.
