@@ -60,11 +60,10 @@ pub(super) fn lower<'p>(
     if contraction.aggregation == ast::Aggregation::Assign && !matches.is_empty() {
         return Err(written_at_run_time(&contraction.output.name, span));
     }
-    let indices = bounded(&places, &shape, &reads, |read| {
-        evaluator.target.graph.shape(operands[read.operand])
-    });
+    let shape_of = |read: &Read| evaluator.target.graph.shape(operands[read.operand]);
+    let indices = bounded(&places, &shape, &reads, shape_of);
     let points = Points::new(&variables, &indices, &constraints, &evaluator.budget, span)?;
-    if points.is_empty() {
+    if points.is_empty() && reads.iter().any(|read| has_nothing(read, shape_of(read))) {
         // Nothing is read, so that tensors without elements are as good as others.
         let zero = Scalar::zero(program.dtype(value));
         (program, operands, reads, matches) = Default::default();
@@ -168,6 +167,14 @@ fn matching(
     valid
 }
 
+/// Returns whether an index that is known at run time is along an axis without elements.
+fn has_nothing(read: &Read, shape: &[usize]) -> bool {
+    let is_empty = |(coordinate, size): (&Coordinate, &usize)| {
+        matches!(coordinate, Coordinate::Access(_)) && *size == 0
+    };
+    read.index.iter().zip(shape).any(is_empty)
+}
+
 /// Returns the access to a tensor with this shape that a read becomes.
 fn access(read: &Read, shape: &[usize], points: &Points, span: Span) -> Lowered<Access> {
     let index = read.index.iter().map(|coordinate| match coordinate {
@@ -176,10 +183,7 @@ fn access(read: &Read, shape: &[usize], points: &Points, span: Span) -> Lowered<
             Ok(Index { affine: Affine::constant(0), access: Some(*access) })
         }
     });
-    let empty = |(coordinate, size): (&Coordinate, &usize)| {
-        matches!(coordinate, Coordinate::Access(_)) && *size == 0
-    };
-    if read.index.iter().zip(shape).any(empty) {
+    if has_nothing(read, shape) {
         return Err(nothing_to_read(span, shape));
     }
     Ok(Access { operand: read.operand, index: index.collect::<Lowered<_>>()? })
