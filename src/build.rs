@@ -25,8 +25,8 @@ pub struct Build {
     output: PathBuf,
     /// The targets of the pack: cpu, the embedded device on any processor; wgsl, msl, spirv, hlsl
     /// or glsl, any GPU, with the kernels in this language for other runtimes; web, the same as
-    /// wgsl; amd-rdna and the other families of `--emit --target`, GPUs of this family alone: name a
-    /// language, too, for all others
+    /// wgsl; amd-rdna and the other families of `--emit --target`, GPUs of this family alone: name
+    /// a language, too, for all others
     /// [default: cpu,wgsl, or cpu if GPUs lack what the program needs]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = target)]
     target: Vec<PackTarget>,

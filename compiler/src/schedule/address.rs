@@ -1,9 +1,9 @@
 //! Addresses and conditions of a point: what of them is named before loops, and how they are
 //! computed.
 //!
-//! All values are i32, and their sums and products wrap. No buffer has 2^31 elements, so the number of
-//! an element fits, and wrapping gives it in any order of its terms. A condition is as small as the
-//! positions in an operand that it compares.
+//! All values are i32, and their sums and products wrap. No buffer has 2^31 elements, so the number
+//! of an element fits, and wrapping gives it in any order of its terms. Conditions are computed in
+//! the same way: those whose values do not fit an i32 are wrong.
 
 use crate::affine::Affine;
 use crate::kernel::Expr;

@@ -235,7 +235,8 @@ impl<'a> Side<'a> {
         Side { unit, ..self }
     }
 
-    /// Lets blocks advance along all reduction axes at once, for kernels without loops over windows.
+    /// Lets blocks advance along all reduction axes at once, for kernels without loops over
+    /// windows.
     pub fn without_windows(self) -> Side<'a> {
         Side { in_windows: false, ..self }
     }

@@ -29,8 +29,8 @@ struct Slot<'a> {
     k: Expr,
     word: Expr,
     /// The own points that are read, and whether each counts, as far as is known before the block
-    /// is. A vector of own points is one point. Those out of bounds are the last one in bounds, since
-    /// no invocation uses their products.
+    /// is. A vector of own points is one point. Those out of bounds are the last one in bounds,
+    /// since no invocation uses their products.
     points: Vec<(Point<'a>, Expr)>,
 }
 
