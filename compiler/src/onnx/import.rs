@@ -92,7 +92,7 @@ pub(super) struct Importer<'p> {
     pub by_values: bool,
     /// The number of parts of the model that were run.
     pub parts: usize,
-    /// Whether to stop at the first node that depends on values.
+    /// True to stop at the first node that depends on values.
     pub may_stop: bool,
     /// The number of the node of the outermost graph at which the import stopped.
     pub stopped_at: Option<usize>,

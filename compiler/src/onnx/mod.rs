@@ -20,8 +20,8 @@
 //! - `model`: [`Model`], a file that was read and checked.
 //! - `inputs`: the types of a model's inputs.
 //! - `import`: the import of nodes; `library`: the calls that they become; `attributes`: their
-//!   attributes; `control`: operators that are
-//!   not functions of tensors; `branches`: branches and loops; `sequences`: sequences.
+//!   attributes; `control`: operators that are not functions of tensors; `branches`: branches and
+//!   loops; `sequences`: sequences.
 //! - `resume`: repeated imports for other values.
 //! - `values`: values that determine shapes; `host`: operators whose results have a value-dependent
 //!   length.

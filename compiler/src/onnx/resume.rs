@@ -221,6 +221,7 @@ impl<'p> Importer<'p> {
     }
 }
 
+/// Adds the tensors of a value, also those in lists.
 pub(super) fn add_tensors(value: &Passed, nodes: &mut Vec<NodeId>) {
     match value {
         Passed::Tensor(node) => nodes.push(*node),

@@ -22,7 +22,7 @@ use super::{DEEP, Side};
 /// The part of a block that an invocation stages in one turn.
 #[derive(Clone)]
 struct Slot<'a> {
-    /// Whether the slot is within the block.
+    /// True if the slot is within the block.
     exists: Expr,
     /// The slot's first reduction point, relative to the block, and its first element in the staged
     /// tile.
@@ -152,8 +152,8 @@ impl<'a> Side<'a> {
         slots
     }
 
-    /// Returns whether the values of the reduction axes are needed at a point of a block: if not in
-    /// all that is read there the position in these axes is enough.
+    /// Returns whether a point of a block needs the values of the reduction axes. It does not if
+    /// its load and its conditions follow from the position in the block.
     fn needs_position(&self, at: &Point) -> bool {
         let is_enough = self.load().is_some_and(|load| at.has_stride(load))
             && self.conditions().all(|condition| at.knows(condition));
@@ -215,7 +215,7 @@ impl<'a> Side<'a> {
     }
 
     /// Returns the operand at a point, and the condition without which it is 0. A load that is not
-    /// to count reads another element, so that no branch waits for it.
+    /// to count reads element 0, so that no branch waits for it.
     fn value(
         &self,
         b: &mut Builder,
