@@ -39,7 +39,7 @@ struct Start {
     /// The values that were computed before, by their names as inputs.
     computed: HashMap<String, Tensor>,
     /// The values of inputs that were read before.
-    revealed: Vec<(String, Tensor)>,
+    revealed: Vec<(NodeId, String, Tensor)>,
     calls: CallsAside,
     /// The inputs of the model.
     inputs: Vec<Recorded>,
@@ -99,22 +99,24 @@ fn library(model: &Model) -> Program {
 impl Start {
     /// Returns whether an import for these inputs would reach the same state.
     fn fits(&self, given: &Given) -> bool {
-        self.revealed.iter().all(|(name, value)| given.values.get(name) == Some(value))
+        self.revealed.iter().all(|(_, name, value)| given.values.get(name) == Some(value))
     }
 }
 
 impl<'p> Importer<'p> {
     /// Imports nodes of the outermost graph, up to its end.
     fn nodes(&mut self, nodes: &'p [proto::Node]) -> Result<(), OnnxError> {
-        let wanted = self.model.graph.outputs.iter().map(|output| output.name.as_str()).collect();
-        self.run(nodes, wanted, &self.model.opsets, &HashMap::new())
+        self.run(nodes, self.outputs(), &self.model.opsets, &HashMap::new())
+    }
+
+    /// Returns the names of the model's outputs.
+    fn outputs(&self) -> Vec<&'p str> {
+        self.model.graph.outputs.iter().map(|output| output.name.as_str()).collect()
     }
 
     /// Returns the state before the node with this number, at which the import stopped.
     fn start(mut self, number: usize) -> Result<Start, OnnxError> {
-        let graph = &self.model.graph;
-        let outputs = graph.outputs.iter().map(|output| output.name.as_str()).collect();
-        self.ahead = vec![self.reads_of(&graph.nodes[number..], outputs)];
+        self.ahead = vec![self.reads_of(&self.model.graph.nodes[number..], self.outputs())];
         let nodes = self.live();
         let names = (0..nodes.len()).map(|number| number.to_string());
         let before = self.calls.graph().part(names.zip(nodes.iter().copied()).collect());
@@ -141,7 +143,7 @@ impl<'p> Importer<'p> {
         let revealed = self.revealed.iter().filter_map(|input| {
             let name = self.calls.input_name(input)?;
             let value = self.given.values.get(&name)?.clone();
-            Some((name, value))
+            Some((input, name, value))
         });
         let revealed = revealed.collect();
         let Recorder { calls, steps, values: names } = self.calls;
@@ -194,17 +196,7 @@ impl<'p> Importer<'p> {
         self.weights = start.weights.clone();
         self.small = start.small.clone();
         self.stored = start.stored.clone();
-        self.revealed = self
-            .calls
-            .graph()
-            .inputs
-            .iter()
-            .copied()
-            .filter(|&input| {
-                let name = self.calls.input_name(input);
-                start.revealed.iter().any(|(revealed, _)| Some(revealed) == name.as_ref())
-            })
-            .collect();
+        self.revealed = start.revealed.iter().map(|(input, ..)| *input).collect();
         self.computed = start.computed.clone();
         (self.may_stop, self.by_values) = (false, true);
         if !start.settled.is_empty() {
