@@ -84,6 +84,56 @@ proptest! {
     }
 }
 
+/// Returns the first output of a model.
+fn result(model: &Model, inputs: &[(&str, &Tensor)], device: &Device) -> Result<Tensor, Error> {
+    let mut builder = model.on(device);
+    for (name, value) in inputs {
+        builder = builder.input(*name, value.ty().clone());
+    }
+    let outputs = builder.build()?.run(inputs.iter().copied())?;
+    Ok(outputs.into_iter().next().expect("the model has an output").1)
+}
+
+proptest! {
+    #![proptest_config(config(256))]
+
+    /// The index of one factor may be in range only because that of the other one is, whose guard
+    /// mentions axes that the first does not have.
+    #[test]
+    fn strided_and_dilated_products(
+        [y, x, k, l] in [1..5usize, 1..7usize, 1..6usize, 1..4usize],
+        [stride, dilation] in [1..5i64, 1..5i64],
+        [offset, rows, columns] in [-6..7i64, 1..10, 1..10],
+    ) {
+        let source = format!(
+            "function f(D[Y, X, O], B[K, L, O, C]) -> (G) {{
+                G[a, b, c: {rows}, {columns}, C] =
+                    +(D[b - l, a/{stride} - {dilation}*k/{stride} + {offset}/{stride}, o] * B[k, l, o, c]);
+            }}"
+        );
+        let model = Model::compile(&source).unwrap();
+        let tensor = |shape: &[usize]| {
+            let count = shape.iter().product::<usize>() as i64;
+            let values = (0..count).map(|i| Scalar::from_i64(DType::F32, i * 5 % 9 - 4));
+            Tensor::from_scalars(TensorType::new(DType::F32, shape), values).unwrap()
+        };
+        let (d, b) = (tensor(&[y, x, 4]), tensor(&[k, l, 4, 6]));
+        let inputs = [("D", &d), ("B", &b)];
+        // Sums of small integers are exact.
+        let expected = result(&model, &inputs, &Device::reference());
+        for device in [Device::cpu(), Device::named("check").unwrap()] {
+            let found = result(&model, &inputs, &device);
+            match (&expected, &found) {
+                (Ok(expected), Ok(found)) => prop_assert_eq!(found.to_f64s(), expected.to_f64s()),
+                (expected, found) => prop_assert!(
+                    expected.is_err() && found.is_err(),
+                    "{}: {found:?}, not {expected:?}", device.name()
+                ),
+            }
+        }
+    }
+}
+
 #[test]
 fn rows_of_any_length_are_scattered() {
     let kinds = [(DType::F32, '+'), (DType::I32, '+'), (DType::U8, '>'), (DType::F64, '<')];
@@ -104,13 +154,7 @@ fn rows_of_any_length_are_scattered() {
             let i = values(DType::I32, &[4], &mut [2, 0, 2, 7].into_iter());
             let j = values(DType::I32, &[4], &mut [3, 1, 0, 9].into_iter());
             let inputs = [("Z", &z), ("I", &i), ("J", &j)];
-            let run = |device: Device| {
-                let mut builder = model.on(&device);
-                for (name, value) in inputs {
-                    builder = builder.input(name, value.ty().clone());
-                }
-                builder.build().unwrap().run(inputs).unwrap().remove("Y").unwrap()
-            };
+            let run = |device: Device| result(&model, &inputs, &device).unwrap();
             let found = run(Device::cpu());
             assert_eq!(found, run(Device::reference()), "{source} of {length} {dtype}");
         }

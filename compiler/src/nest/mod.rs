@@ -70,6 +70,7 @@ mod attention;
 mod build;
 mod builder;
 mod element;
+mod factor_guards;
 mod gather;
 mod inline;
 mod inner;

@@ -29,9 +29,9 @@ pub struct Roles {
     pub left: Value,
     /// The right factor, a value of the nest's body.
     pub right: Value,
-    /// The guards that depend on the left factor's axes.
+    /// The guards that depend on no column. Where they hold, the left factor can be read.
     pub left_guards: Vec<Affine>,
-    /// The guards that depend on the right factor's axes.
+    /// The guards that depend on no row. Where they hold, the right factor can be read.
     pub right_guards: Vec<Affine>,
 }
 
@@ -69,21 +69,13 @@ impl Nest {
             }
         }
         for guard in &self.guards {
-            let mut axes = vec![false; self.axes.len()];
-            self.depend(guard, &mut axes);
-            let of_rows = roles.rows.iter().any(|&r| axes[r]);
-            let of_columns = roles.columns.iter().any(|&c| axes[c]);
-            if of_rows && of_columns {
+            let mentions = |axes: &[usize]| axes.iter().any(|&axis| self.depends_on(guard, axis));
+            if mentions(&roles.rows) && mentions(&roles.columns) {
                 return None;
             }
-            // A guard that mentions neither may protect the addresses of both factors.
-            if !of_columns {
-                roles.left_guards.push(guard.clone());
-            }
-            if !of_rows {
-                roles.right_guards.push(guard.clone());
-            }
         }
+        roles.left_guards = self.factor_guards(left, &roles.columns)?;
+        roles.right_guards = self.factor_guards(right, &roles.rows)?;
         // Row statistics aggregate over the nest's columns, so these must be the columns of the
         // product.
         if self.aggregates_into_rows() && self.columns().eq(roles.rows.iter().copied()) {
