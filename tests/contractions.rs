@@ -95,7 +95,7 @@ fn result(model: &Model, inputs: &[(&str, &Tensor)], device: &Device) -> Result<
 }
 
 proptest! {
-    #![proptest_config(config(256))]
+    #![proptest_config(config(4096))]
 
     /// The index of one factor may be in range only because that of the other one is, whose guard
     /// mentions axes that the first does not have.
