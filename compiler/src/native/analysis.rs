@@ -60,12 +60,20 @@ impl Analysis {
             program.insts.ids().map(|value| effective(program, value)).collect();
         let dtypes: Dense<Value, DType> = program.insts.iter().map(|(_, dtype)| *dtype).collect();
         let is_used = used(&insts, results);
-        let periods = periods(nest, &insts, space, guards);
         let row_length = match nest.columns().is_empty() {
             true => gathered_row(nest, program, space).or_else(|| even_row(nest, program, space)),
             false => Some(nest.row_length()),
         };
-        let uniform = uniform(&insts, &periods, |load| is_even(nest, space, row_length, load));
+        let is_even = |load: &Load| is_even(nest, space, row_length, load);
+        let mut periods = periods(nest, &insts, space, guards);
+        if row_length.is_some() {
+            // One element for each row is less than a period of several rows.
+            let of_rows = uniform(&insts, &Dense::of(None, insts.len()), is_even);
+            let of_periods = insts.ids().filter(|&value| of_rows[value]);
+            of_periods
+                .for_each(|value| periods[value] = periods[value].filter(|length| *length == 1));
+        }
+        let uniform = uniform(&insts, &periods, is_even);
         let reads_of = |value: Value| reads(&insts[value]).collect();
         let used = insts.ids().filter(|&value| is_used[value]);
         let (order, linked) = chain::arranged(&insts, &dtypes, used, &uniform, reads_of);
@@ -99,7 +107,8 @@ impl Analysis {
 }
 
 /// Returns the number of points along which a nest without aggregation reads elements with one
-/// run-time index. Indices are then computed once for each such row.
+/// run-time index, or with indices that repeat in each such row. Indices are then computed once for
+/// each row, or for all rows.
 fn gathered_row(nest: &Nest, program: &Program<Leaf>, space: &Space) -> Option<usize> {
     let is_of_places = nest.aggregation.is_none() && space.axes() == (0..nest.free);
     let loads = program.leaves().filter_map(Leaf::load);
@@ -109,10 +118,20 @@ fn gathered_row(nest: &Nest, program: &Program<Leaf>, space: &Space) -> Option<u
         return None;
     }
     let dependencies = nest.dependencies(program);
-    let varies = |axis: &usize| indices.iter().any(|&index| dependencies[index][*axis]);
-    let outer = space.axes().rev().find(varies).map_or(0, |axis| axis + 1);
+    let last_axis = |index: Value| space.axes().rev().find(|axis| dependencies[index][*axis]);
+    let innermost = nest.free - 1;
+    let repeats = |index: &Value| {
+        last_axis(*index) == Some(innermost)
+            && space.axes().filter(|axis| dependencies[*index][*axis]).count() == 1
+    };
+    let (repeating, others): (Vec<Value>, Vec<Value>) = indices.into_iter().partition(repeats);
+    let outer = others.into_iter().filter_map(last_axis).map(|axis| axis + 1).max().unwrap_or(0);
+    let (outer, shortest) = match repeating.is_empty() {
+        true => (outer, 2),
+        false => (outer.max(innermost), SHORTEST_ROW_OF_CHAIN),
+    };
     let length = nest.points(outer..nest.free);
-    ((2..=LONGEST_ROW).contains(&length) && length < space.size).then_some(length)
+    ((shortest..=LONGEST_ROW).contains(&length) && length < space.size).then_some(length)
 }
 
 /// Returns the number of points along which a nest without aggregation reads one element, if some

@@ -81,8 +81,16 @@ vectorised! {
 
 vectorised! {
     /// Gathers the rows `out[i][j] = data[start + i * steps[0] + moves[i] + j * steps[1]]`, or 0 if
-    /// there is no such element. There are as many rows as moves.
-    pub fn gather_rows<T: Bits>(data: &[T], start: i64, steps: [i64; 2], moves: &[i64], out: &mut [T]) {
+    /// there is no such element. There are as many rows as moves. If there are `columns`, the
+    /// position moves by `columns[j]`, too.
+    pub fn gather_rows<T: Bits>(
+        data: &[T],
+        start: i64,
+        steps: [i64; 2],
+        moves: &[i64],
+        columns: &[i64],
+        out: &mut [T],
+    ) {
         /// Copies rows of `N` elements, which fit into few registers.
         #[inline(always)]
         fn short<T: Bits, const N: usize>(data: &[T], start: i64, steps: [i64; 2], moves: &[i64], out: &mut [T]) {
@@ -104,6 +112,13 @@ vectorised! {
             }
         }
         let row = out.len() / moves.len().max(1);
+        if !columns.is_empty() {
+            for (i, (out, by)) in out.chunks_exact_mut(row.max(1)).zip(moves).enumerate() {
+                let from = start.wrapping_add(i as i64 * steps[0]).wrapping_add(*by);
+                gather_moved(data, from, steps[1], columns, out);
+            }
+            return;
+        }
         match (steps[1], row) {
             (1, 2) => return short::<T, 2>(data, start, steps, moves, out),
             (1, 4) => return short::<T, 4>(data, start, steps, moves, out),
@@ -134,6 +149,9 @@ vectorised! {
                 out[j..][..N].copy_from_slice(&std::array::from_fn::<T, N, _>(|k| from[k][i]));
             }
         }
+        #[cfg(target_arch = "x86_64")]
+        let mut j = instruction::exchange(data, start, step, columns, out);
+        #[cfg(not(target_arch = "x86_64"))]
         let mut j = 0;
         for width in [8, 4, 2, 1] {
             while columns - j >= width {

@@ -227,7 +227,9 @@ impl Machine<'_> {
             }
         }
         let row = length / self.rows;
-        let of_rows = |(index, ..): &&(Value, DType, i64)| matches!(self.at[*index], At::OfRows(_));
+        let of_rows = |(index, ..): &&(Value, DType, i64)| {
+            matches!(self.at[*index], At::OfRows(_)) || self.repeats(*index, row)
+        };
         let has_rows = self.rows > 1 && lines.run.is_multiple_of(row);
         if whole && has_rows && indices.iter().all(of_rows) {
             self.load_rows(source, start, moved - first, &indices, out);
@@ -254,8 +256,15 @@ impl Machine<'_> {
         length
     }
 
-    /// Reads a chunk of whole rows. Run-time indices move all of them by `moved` elements, and each
-    /// by its own `indices`.
+    /// Returns whether a value is the same in each row of this length.
+    fn repeats(&self, value: Value, row: usize) -> bool {
+        let mut steady = self.tape.steady.iter();
+        let is_steady = matches!(self.at[value], At::Steady(..));
+        is_steady && steady.any(|(step, period)| step.value == value && row.is_multiple_of(*period))
+    }
+
+    /// Reads a chunk of whole rows. Run-time indices move all of them by `moved` elements, each by
+    /// its own `indices`, and the elements of each by those of `indices` that repeat.
     fn load_rows<T: Bits>(
         &mut self,
         source: Source<T>,
@@ -269,16 +278,20 @@ impl Machine<'_> {
         let mut moves = std::mem::take(&mut self.moves);
         moves.clear();
         moves.resize(self.rows, moved);
+        let has_columns = indices.iter().any(|(index, ..)| self.repeats(*index, row));
+        moves.resize(self.rows + if has_columns { row } else { 0 }, 0);
+        let (of_rows, columns) = moves.split_at_mut(self.rows);
         for (index, dtype, stride) in indices {
-            typed!(*dtype, D => vector::add_moves(self.distinct::<D>(*index), *stride, &mut moves));
+            let moves = if self.repeats(*index, row) { &mut *columns } else { &mut *of_rows };
+            typed!(*dtype, D => vector::add_moves(self.distinct::<D>(*index), *stride, moves));
         }
         let (step, is_row) = (lines.steps[0], lines.run == row);
         let between = if is_row { lines.beside[0] } else { step.wrapping_mul(row as i64) };
         let most = if is_row { usize::MAX } else { 1 };
         self.walker.walk_tables(&self.tape.space, lines, start, length, most, |piece, pieces| {
             let out = &mut out[piece.at..][..pieces * piece.length];
-            let moves = &moves[piece.at / row..][..out.len() / row];
-            vector::gather_rows(data, piece.values[0], [between, step], moves, out);
+            let moves = &of_rows[piece.at / row..][..out.len() / row];
+            vector::gather_rows(data, piece.values[0], [between, step], moves, columns, out);
         });
         self.moves = moves;
     }

@@ -1,6 +1,7 @@
-//! Gathers by the instruction of AVX-512, eight elements at a time.
+//! Gathers by the instruction of AVX-512, eight elements at a time, and exchanges of rows and
+//! columns in registers of AVX2.
 
-use crate::cpu::vector::level::{Level, avx512, level};
+use crate::cpu::vector::level::{Level, avx2, avx512, level};
 use bytemuck::Pod;
 use std::arch::x86_64::*;
 
@@ -67,3 +68,95 @@ gather!(
     8,
     _mm512_mask_storeu_epi64
 );
+
+/// Gathers the columns up to the last whole eight as [`super::exchange`] does. Returns their
+/// number: none for elements of other sizes than 4 bytes, and on processors without AVX2.
+pub fn exchange<T: Pod>(
+    data: &[T],
+    start: usize,
+    step: usize,
+    columns: usize,
+    out: &mut [T],
+) -> usize {
+    let Some(_proof) = level().avx2().filter(|_| size_of::<T>() == size_of::<f32>()) else {
+        return 0;
+    };
+    let (data, out) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(out));
+    // SAFETY: the proof says that the processor has the function's features.
+    unsafe { exchange_words(data, start, step, columns, out) }
+}
+
+// Closures would have these functions' features, and iterators, which do not, could not inline them.
+avx2! {
+    fn exchange_words(
+        data: &[i32],
+        start: usize,
+        step: usize,
+        columns: usize,
+        out: &mut [i32],
+    ) -> usize {
+        let (rows, whole) = (out.len() / columns, columns / 8 * 8);
+        let tiles = rows / 8 * 8;
+        for j in (0..whole).step_by(8) {
+            let mut from: [&[i32]; 8] = [&[]; 8];
+            for (k, from) in from.iter_mut().enumerate() {
+                *from = &data[start + (j + k) * step..][..rows];
+            }
+            for i in (0..tiles).step_by(8) {
+                // SAFETY: `i + 8` is at most `rows`, the length of each slice of `from`, and
+                // `j + 8` at most `columns`, the length of each row of `out`.
+                unsafe { exchange_tile(&from, i, out.as_mut_ptr().add(i * columns + j).cast(), columns) }
+            }
+            for i in tiles..rows {
+                for (out, from) in out[i * columns + j..][..8].iter_mut().zip(&from) {
+                    *out = from[i];
+                }
+            }
+        }
+        whole
+    }
+}
+
+avx2! {
+    /// Stores the columns of eight rows of eight words, from element `i` on, as rows that are
+    /// `step` elements apart.
+    ///
+    /// # Safety
+    /// - Each of `from` must have `i + 8` elements.
+    /// - Eight words must be writable at `to` and after each of seven steps from there.
+    #[inline]
+    unsafe fn exchange_tile(from: &[&[i32]; 8], i: usize, to: *mut f32, step: usize) {
+        let mut rows = [_mm256_setzero_ps(); 8];
+        for k in 0..8 {
+            // SAFETY: the caller guarantees that these words are readable.
+            rows[k] = unsafe { _mm256_loadu_ps(from[k].as_ptr().add(i).cast()) };
+        }
+        let [upper, lower] = [of_four(&rows[..4]), of_four(&rows[4..])];
+        for k in 0..4 {
+            // SAFETY: the caller guarantees that these words are writable.
+            unsafe {
+                let (upper, lower) = (upper[k], lower[k]);
+                _mm256_storeu_ps(to.add(k * step), _mm256_permute2f128_ps::<0x20>(upper, lower));
+                let other = _mm256_permute2f128_ps::<0x31>(upper, lower);
+                _mm256_storeu_ps(to.add((k + 4) * step), other);
+            }
+        }
+    }
+}
+
+avx2! {
+    /// Returns registers whose lower halves are the first four columns of four rows, and whose
+    /// upper halves are the last four.
+    #[inline]
+    fn of_four(rows: &[__m256]) -> [__m256; 4] {
+        let (low, high) = (_mm256_unpacklo_ps(rows[0], rows[1]), _mm256_unpackhi_ps(rows[0], rows[1]));
+        let (next_low, next_high) =
+            (_mm256_unpacklo_ps(rows[2], rows[3]), _mm256_unpackhi_ps(rows[2], rows[3]));
+        [
+            _mm256_shuffle_ps::<0x44>(low, next_low),
+            _mm256_shuffle_ps::<0xee>(low, next_low),
+            _mm256_shuffle_ps::<0x44>(high, next_high),
+            _mm256_shuffle_ps::<0xee>(high, next_high),
+        ]
+    }
+}

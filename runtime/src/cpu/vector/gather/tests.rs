@@ -22,7 +22,7 @@ fn gathers_with_any_step() {
 #[test]
 fn tables_with_rows_and_columns_exchanged() {
     for columns in (1..20).chain([33, 64]) {
-        for rows in [1, 2, 7, 16] {
+        for rows in [1, 2, 7, 8, 13, 16] {
             let step = rows + 3;
             let data = numbers(5 + columns * step);
             for steps in
@@ -38,6 +38,10 @@ fn tables_with_rows_and_columns_exchanged() {
                 let want: Vec<f32> =
                     (0..rows * columns).map(|n| at(n / columns, n % columns)).collect();
                 assert_eq!(out, want, "{rows} rows, {columns} columns, steps {steps:?}");
+                let bytes: Vec<u8> = data.iter().map(|x| *x as u8).collect();
+                let mut out = vec![0; rows * columns];
+                gather_table(&bytes, 5, steps, columns, &mut out);
+                assert!(out.iter().zip(&want).all(|(out, want)| *out == *want as u8));
             }
         }
     }
@@ -74,4 +78,26 @@ fn moved<T: Number + std::fmt::Debug>(data: &[T], step: i64, moves: &[i64]) {
     let element = |place| at(place).and_then(|at| data.get(at)).copied().unwrap_or_default();
     let want: Vec<T> = moves.iter().enumerate().map(element).collect();
     assert_eq!(out, want, "{moves:?}, step {step}");
+}
+
+#[test]
+fn rows_that_move_by_their_columns() {
+    let data = numbers(200);
+    for columns in [1, 3, 8, 21] {
+        let by_column: Vec<i64> = (0..columns).map(|j| (j * 7 % 12) as i64 - 3).collect();
+        for (moves, steps) in [(vec![], [3, 1]), (vec![2], [3, 1]), (vec![9, -4, 0, 300], [11, 2])]
+        {
+            let mut out = vec![data[7]; moves.len() * columns];
+            gather_rows(&data, 1, steps, &moves, &by_column, &mut out);
+            let at = |i: usize, j: usize| {
+                1 + i as i64 * steps[0] + moves[i] + j as i64 * steps[1] + by_column[j]
+            };
+            let element = |n: usize| {
+                let at = usize::try_from(at(n / columns, n % columns)).ok();
+                at.and_then(|at| data.get(at)).copied().unwrap_or_default()
+            };
+            let want: Vec<f32> = (0..out.len()).map(element).collect();
+            assert_eq!(out, want, "{columns} columns, {moves:?}, steps {steps:?}");
+        }
+    }
 }
