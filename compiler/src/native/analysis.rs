@@ -65,14 +65,10 @@ impl Analysis {
             false => Some(nest.row_length()),
         };
         let is_even = |load: &Load| is_even(nest, space, row_length, load);
-        let mut periods = periods(nest, &insts, space, guards);
-        if row_length.is_some() {
-            // One element for each row is less than a period of several rows.
-            let of_rows = uniform(&insts, &Dense::of(None, insts.len()), is_even);
-            let of_periods = insts.ids().filter(|&value| of_rows[value]);
-            of_periods
-                .for_each(|value| periods[value] = periods[value].filter(|length| *length == 1));
-        }
+        let of_rows = uniform(&insts, &Dense::of(None, insts.len()), is_even);
+        // One element for each row is less than a period of several rows.
+        let is_of_rows = |value: Value| row_length.is_some() && of_rows[value];
+        let periods = periods(nest, &insts, space, guards, is_of_rows);
         let uniform = uniform(&insts, &periods, is_even);
         let reads_of = |value: Value| reads(&insts[value]).collect();
         let used = insts.ids().filter(|&value| is_used[value]);
@@ -263,19 +259,21 @@ fn uniform(
 }
 
 /// Returns for each value that repeats because only the innermost axes decide it, its period in
-/// points. Others, and values that are not worth keeping, have none.
+/// points. Others have none, nor have values that are not worth keeping, those of rows, and what
+/// depends on those.
 fn periods(
     nest: &Nest,
     insts: &Dense<Value, Inst<Leaf>>,
     space: &Space,
     guards: &[Affine],
+    is_of_rows: impl Fn(Value) -> bool,
 ) -> Dense<Value, Option<usize>> {
     // The periods of all values, also of those not worth keeping. `None` means that it does not
     // repeat.
     let mut repeats: Dense<Value, Option<usize>> = Dense::with_capacity(insts.len());
-    for inst in insts {
+    for (value, inst) in insts.enumerate() {
         let of = |affine: &Affine| space.period(nest, affine);
-        repeats.push(match inst {
+        let period = match inst {
             Inst::Const(_) => Some(1),
             Inst::Leaf(Leaf::Load(load)) if load.dynamic.is_empty() => {
                 let expressions = std::iter::once(&load.offset).chain(&load.when).chain(guards);
@@ -286,7 +284,8 @@ fn periods(
             _ => reads(inst)
                 .map(|read| repeats[read])
                 .try_fold(1, |longest, period| Some(period?.max(longest))),
-        });
+        };
+        repeats.push(period.filter(|&period| period == 1 || !is_of_rows(value)));
     }
     let pays = |inst: &Inst<Leaf>, period: usize| {
         !matches!(inst, Inst::Const(_)) && period <= LONGEST_PERIOD && 2 * period <= space.size
