@@ -160,3 +160,28 @@ fn rows_of_any_length_are_scattered() {
         }
     }
 }
+
+#[test]
+fn rows_and_columns_are_gathered() {
+    let source = "function f(Z[A, B, C], I[N], J[M]) -> (Y) {
+        Y[a, n, m: A, N, M] = =(Z[a, I[n], J[m]]);
+    }";
+    let model = Model::compile(source).unwrap();
+    let tensor = |dtype, shape: &[usize], factor: i64, size: i64| {
+        let count = shape.iter().product::<usize>() as i64;
+        let values = (0..count).map(|i| Scalar::from_i64(dtype, i * factor % size));
+        Tensor::from_scalars(TensorType::new(dtype, shape), values).unwrap()
+    };
+    for (n, m) in [(1, 1), (6, 63), (3, 64), (6, 149), (7, 1000), (2, 2049), (1, 5000)] {
+        for dtype in [DType::F32, DType::U8, DType::F64] {
+            let z = tensor(dtype, &[3, 5, 24], 7, 61);
+            // The last indices of 6 and of 25 are out of range.
+            let i = tensor(DType::I32, &[n], 5, 6);
+            let j = tensor(DType::I32, &[m], 11, 25);
+            let inputs = [("Z", &z), ("I", &i), ("J", &j)];
+            let [found, expected] = [Device::cpu(), Device::reference()]
+                .map(|device| result(&model, &inputs, &device).unwrap());
+            assert_eq!(found, expected, "{n} rows and {m} columns of {dtype}");
+        }
+    }
+}

@@ -115,7 +115,7 @@ fn gathered_row(nest: &Nest, program: &Program<Leaf>, space: &Space) -> Option<u
     }
     let dependencies = nest.dependencies(program);
     let last_axis = |index: Value| space.axes().rev().find(|axis| dependencies[index][*axis]);
-    let innermost = nest.free - 1;
+    let innermost = space.axes().next_back()?;
     let repeats = |index: &Value| {
         last_axis(*index) == Some(innermost)
             && space.axes().filter(|axis| dependencies[*index][*axis]).count() == 1

@@ -86,7 +86,8 @@ pub fn exchange<T: Pod>(
     unsafe { exchange_words(data, start, step, columns, out) }
 }
 
-// Closures would have these functions' features, and iterators, which do not, could not inline them.
+// Loops instead of `map`: a closure here has the function's features, and `map`, which has not,
+// cannot inline it.
 avx2! {
     fn exchange_words(
         data: &[i32],
