@@ -84,6 +84,13 @@ proptest! {
     }
 }
 
+/// Returns a tensor of whole numbers, given by their positions.
+fn whole(dtype: DType, shape: &[usize], value: impl Fn(i64) -> i64) -> Tensor {
+    let positions = 0..shape.iter().product::<usize>() as i64;
+    let scalars = positions.map(|i| Scalar::from_i64(dtype, value(i)));
+    Tensor::from_scalars(TensorType::new(dtype, shape), scalars).unwrap()
+}
+
 /// Returns the first output of a model.
 fn result(model: &Model, inputs: &[(&str, &Tensor)], device: &Device) -> Result<Tensor, Error> {
     let mut builder = model.on(device);
@@ -112,11 +119,7 @@ proptest! {
             }}"
         );
         let model = Model::compile(&source).unwrap();
-        let tensor = |shape: &[usize]| {
-            let count = shape.iter().product::<usize>() as i64;
-            let values = (0..count).map(|i| Scalar::from_i64(DType::F32, i * 5 % 9 - 4));
-            Tensor::from_scalars(TensorType::new(DType::F32, shape), values).unwrap()
-        };
+        let tensor = |shape: &[usize]| whole(DType::F32, shape, |i| i * 5 % 9 - 4);
         let (d, b) = (tensor(&[y, x, 4]), tensor(&[k, l, 4, 6]));
         let inputs = [("D", &d), ("B", &b)];
         // Sums of small integers are exact.
@@ -146,13 +149,9 @@ fn rows_of_any_length_are_scattered() {
                 "function f(Z[Q, M], I[Q], J[Q]) -> (Y) {{ Y[I[q], c: 3, M] = {aggregation}({read}); }}"
             );
             let model = Model::compile(&source).unwrap();
-            let values = |dtype, shape: &[usize], values: &mut dyn Iterator<Item = i64>| {
-                let scalars = values.map(|value| Scalar::from_i64(dtype, value));
-                Tensor::from_scalars(TensorType::new(dtype, shape), scalars).unwrap()
-            };
-            let z = values(dtype, &[4, length], &mut (0..4 * length as i64).map(|i| i * 7 % 61));
-            let i = values(DType::I32, &[4], &mut [2, 0, 2, 7].into_iter());
-            let j = values(DType::I32, &[4], &mut [3, 1, 0, 9].into_iter());
+            let z = whole(dtype, &[4, length], |i| i * 7 % 61);
+            let i = whole(DType::I32, &[4], |i| [2, 0, 2, 7][i as usize]);
+            let j = whole(DType::I32, &[4], |i| [3, 1, 0, 9][i as usize]);
             let inputs = [("Z", &z), ("I", &i), ("J", &j)];
             let run = |device: Device| result(&model, &inputs, &device).unwrap();
             let found = run(Device::cpu());
@@ -167,17 +166,12 @@ fn rows_and_columns_are_gathered() {
         Y[a, n, m: A, N, M] = =(Z[a, I[n], J[m]]);
     }";
     let model = Model::compile(source).unwrap();
-    let tensor = |dtype, shape: &[usize], factor: i64, size: i64| {
-        let count = shape.iter().product::<usize>() as i64;
-        let values = (0..count).map(|i| Scalar::from_i64(dtype, i * factor % size));
-        Tensor::from_scalars(TensorType::new(dtype, shape), values).unwrap()
-    };
     for (n, m) in [(1, 1), (6, 63), (3, 64), (6, 149), (7, 1000), (2, 2049), (1, 5000)] {
         for dtype in [DType::F32, DType::U8, DType::F64] {
-            let z = tensor(dtype, &[3, 5, 24], 7, 61);
+            let z = whole(dtype, &[3, 5, 24], |i| i * 7 % 61);
             // The last indices of 6 and of 25 are out of range.
-            let i = tensor(DType::I32, &[n], 5, 6);
-            let j = tensor(DType::I32, &[m], 11, 25);
+            let i = whole(DType::I32, &[n], |i| i * 5 % 6);
+            let j = whole(DType::I32, &[m], |i| i * 11 % 25);
             let inputs = [("Z", &z), ("I", &i), ("J", &j)];
             let [found, expected] = [Device::cpu(), Device::reference()]
                 .map(|device| result(&model, &inputs, &device).unwrap());

@@ -34,7 +34,8 @@ impl Nest {
         self.is_in_range(value, &guards, &bounds).then_some(guards)
     }
 
-    fn depends_on_any(&self, affine: &Affine, axes: &[usize]) -> bool {
+    /// Returns whether an expression depends on one of the axes.
+    pub(super) fn depends_on_any(&self, affine: &Affine, axes: &[usize]) -> bool {
         axes.iter().any(|&axis| self.depends_on(affine, axis))
     }
 

@@ -29,9 +29,10 @@ pub struct Roles {
     pub left: Value,
     /// The right factor, a value of the nest's body.
     pub right: Value,
-    /// The guards that depend on no column. Where they hold, the left factor can be read.
+    /// The guards that depend on no column, and consequences of others that protect the left
+    /// factor's addresses. Where they hold, it can be read.
     pub left_guards: Vec<Affine>,
-    /// The guards that depend on no row. Where they hold, the right factor can be read.
+    /// The same for the right factor: the guards depend on no row.
     pub right_guards: Vec<Affine>,
 }
 
@@ -69,8 +70,8 @@ impl Nest {
             }
         }
         for guard in &self.guards {
-            let mentions = |axes: &[usize]| axes.iter().any(|&axis| self.depends_on(guard, axis));
-            if mentions(&roles.rows) && mentions(&roles.columns) {
+            if self.depends_on_any(guard, &roles.rows) && self.depends_on_any(guard, &roles.columns)
+            {
                 return None;
             }
         }

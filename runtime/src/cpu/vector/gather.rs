@@ -112,14 +112,8 @@ vectorised! {
             }
         }
         let row = out.len() / moves.len().max(1);
-        if !columns.is_empty() {
-            for (i, (out, by)) in out.chunks_exact_mut(row.max(1)).zip(moves).enumerate() {
-                let from = start.wrapping_add(i as i64 * steps[0]).wrapping_add(*by);
-                gather_moved(data, from, steps[1], columns, out);
-            }
-            return;
-        }
         match (steps[1], row) {
+            _ if !columns.is_empty() => {}
             (1, 2) => return short::<T, 2>(data, start, steps, moves, out),
             (1, 4) => return short::<T, 4>(data, start, steps, moves, out),
             (1, 8) => return short::<T, 8>(data, start, steps, moves, out),
@@ -129,6 +123,7 @@ vectorised! {
         for (i, (out, by)) in out.chunks_exact_mut(row.max(1)).zip(moves).enumerate() {
             let from = start.wrapping_add(i as i64 * steps[0]).wrapping_add(*by);
             match data.get(from as usize..).and_then(|data| data.get(..row)) {
+                _ if !columns.is_empty() => gather_moved(data, from, steps[1], columns, out),
                 Some(row) if steps[1] == 1 => out.copy_from_slice(row),
                 _ => one(data, from, steps[1], out),
             }
