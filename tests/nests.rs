@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::HashMap;
+
 use common::generate::{self, Case, config, difference};
 use proptest::prelude::*;
 use tile_compiler::dense::Dense;
@@ -24,9 +26,15 @@ fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
             _ => Tensor::zeros(buffer.ty.clone()).unwrap(),
         })
         .collect();
+    let mut taken: HashMap<&str, usize> = HashMap::new();
     for port in plan.given() {
-        let given = case.inputs.iter().find(|(name, _)| *name == port.name);
-        memory[port.buffer] = given.ok_or_else(|| format!("{} is missing", port.name))?.1.clone();
+        let name = port.whole.as_ref().map_or(port.name.as_str(), |(name, _)| name);
+        let given = case.inputs.iter().find(|(given, _)| given == name);
+        let given = given.ok_or_else(|| format!("{name} is missing"))?.1.bytes();
+        let first = taken.entry(name).or_insert(0);
+        let part = *first..*first + port.ty.elements() * port.ty.dtype.size();
+        *first = part.end;
+        memory[port.buffer] = Tensor::from_bytes(port.ty.clone(), given[part].to_vec()).unwrap();
     }
     let mut launch = |launch: &Launch| {
         let Work::Nest(of) = &plan.routines[launch.step.routine].work else {
@@ -49,12 +57,35 @@ fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
     };
     plan.prelude_launches(&mut launch)?;
     plan.launches(&mut launch)?;
-    let output = |port: &tile_compiler::plan::Port| {
-        let tensor =
-            Tensor::from_bytes(port.ty.clone(), memory[port.buffer].bytes().to_vec()).unwrap();
-        (port.name.clone(), tensor)
+    let mut outputs: Vec<(String, TensorType, Vec<u8>)> = Vec::new();
+    for port in &plan.outputs {
+        let own = || (port.name.clone(), port.ty.clone());
+        let (name, ty) = port.whole.clone().unwrap_or_else(own);
+        let bytes = memory[port.buffer].bytes();
+        match outputs.last_mut().filter(|(last, ..)| *last == name) {
+            Some((.., all)) => all.extend(bytes),
+            None => outputs.push((name, ty, bytes.to_vec())),
+        }
+    }
+    let tensor = |(name, ty, bytes)| (name, Tensor::from_bytes(ty, bytes).unwrap());
+    Ok(outputs.into_iter().map(tensor).collect())
+}
+
+/// Compares a plan with tensors in parts with the reference, if there is one for buffers of at most
+/// `most` bytes. Returns whether it has parts.
+fn check_parts(case: &Case, most: u64) -> Result<bool, TestCaseError> {
+    let expected = interpret::run(&case.graph, &case.inputs).unwrap();
+    let mut graph = case.graph.clone();
+    pipeline::optimise(&mut graph);
+    let profile = Profile { max_binding_bytes: most, int64: true, ..Profile::generic() };
+    let plan = match pipeline::plan(&graph, &profile) {
+        Ok(plan) => plan,
+        Err(PlanError::Internal(fault)) => return Err(TestCaseError::fail(fault)),
+        Err(_) => return Ok(false),
     };
-    Ok(plan.outputs.iter().map(output).collect())
+    let found = run(&plan, case).map_err(|fault| TestCaseError::fail(format!("{fault}: {plan}")))?;
+    prop_assert_eq!(difference(case, &expected, &found), None, "{}", plan);
+    Ok(plan.given().chain(&plan.outputs).any(|port| port.whole.is_some()))
 }
 
 fn check(case: &Case) -> Result<(), TestCaseError> {
@@ -78,6 +109,18 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
 
 proptest! {
     #![proptest_config(config(128))]
+
+    #[test]
+    fn tensors_in_parts(
+        case in prop_oneof![
+            generate::contraction(), generate::elementwise(), generate::chain(),
+            generate::network(), generate::rows(), generate::windows(), generate::attention(),
+            generate::heads(), generate::scan()
+        ],
+        most in 8u64..400,
+    ) {
+        check_parts(&case, most)?;
+    }
 
     #[test]
     fn contractions(case in generate::contraction()) {

@@ -7,8 +7,8 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{
-    bytes, dead, exchange, fold, hoist, integers, join, layout, quantized, rank, running, separate,
-    settle, share, stretch, widen,
+    Wholes, bytes, dead, exchange, fold, hoist, integers, join, layout, partition, quantized, rank,
+    running, separate, settle, share, stretch, widen,
 };
 use crate::plan::{
     Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
@@ -82,7 +82,7 @@ pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<
             rewrite(&mut graph, &FOR_CPUS);
         }
     }
-    let plan = planned(&graph, profile, options);
+    let plan = planned(&graph, profile, options, &Wholes::default());
     // Passes leave out what the budget does not allow.
     match (graph.budget.check(), plan) {
         (Ok(()), plan) | (Err(_), plan @ Err(PlanError::Exceeded { .. })) => plan,
@@ -103,13 +103,28 @@ fn rewrite(graph: &mut Graph, passes: &[Pass]) {
 
 /// Plans a graph that is prepared for the device: groups of nodes, a nest for each group, a
 /// schedule and a kernel for each nest, and memory for the tensors that pass between nests.
-fn planned(graph: &Graph, profile: &Profile, options: &Options) -> Result<Plan, PlanError> {
+/// `wholes` has the tensors of which the graph has parts. If others are too large for a buffer as
+/// well, it plans the graph with parts of these.
+fn planned(
+    graph: &Graph,
+    profile: &Profile,
+    options: &Options,
+    wholes: &Wholes,
+) -> Result<Plan, PlanError> {
     let time = |nest: &Nest| schedule::predict(nest, profile, &graph.budget);
     let groups = stage("fuse", fuse(graph, profile), Groups::verify);
     let groups = stage("attend", attend(groups, profile, &time), Groups::verify);
     let groups = stage("merge", merge(groups, profile), Groups::verify);
     let groups = stage("finish_rows", finish_rows(groups, profile, &time), Groups::verify);
-    let draft = stage("nests", nests(&groups, profile)?, Draft::verify);
+    let large = groups.larger_than_buffers(profile);
+    if !large.is_empty()
+        && let Some((mut parts, wholes)) = partition(graph, &large, profile, wholes)
+    {
+        stage("partition", &parts, |parts| parts.verify());
+        rewrite(&mut parts, &[("share", share)]);
+        return planned(&parts, profile, options, &wholes);
+    }
+    let draft = stage("nests", nests(&groups, profile, wholes)?, Draft::verify);
     let mut draft = stage("divide", divide(draft)?, Draft::verify);
     if options.updates {
         draft = stage("overwrite", overwrite(draft), Draft::verify);

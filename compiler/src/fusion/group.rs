@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::nest::{self, Members, Nest, Window};
+use crate::profile::Profile;
 
 /// The nodes that one nest computes. A scan or a random number generator has a group of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,25 @@ pub struct Groups<'g> {
 }
 
 impl Groups<'_> {
+    /// Returns the tensors that must be in memory, but are larger than the device's buffers: without
+    /// the results of scans, and what these store.
+    pub fn larger_than_buffers(&self, profile: &Profile) -> Vec<NodeId> {
+        let graph = self.graph;
+        let roots = self.list.iter().flat_map(|group| &group.roots).copied();
+        let is_source = |id: &NodeId| graph.node(*id).op.is_source();
+        let mut large: Vec<NodeId> = graph.ids().filter(is_source).chain(roots).collect();
+        large.retain(|&id| {
+            let node = graph.node(id);
+            let is_of_scan = matches!(node.op, Op::Scan(_) | Op::Result { .. });
+            let storage = profile.storage(node.ty.dtype).filter(|_| !is_of_scan);
+            storage.is_some_and(|storage| {
+                let bytes = (node.ty.elements() as u64).saturating_mul(storage.size() as u64);
+                bytes > profile.most_bytes(storage)
+            })
+        });
+        large
+    }
+
     /// Checks that every value that must be in memory is, and that it is stored before it is read.
     pub fn verify(&self) -> Result<(), String> {
         let graph = self.graph;

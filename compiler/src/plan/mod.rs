@@ -280,7 +280,7 @@ pub struct Carry {
     pub other: BufferId,
 }
 
-/// A tensor that the caller gives or gets.
+/// A tensor that the caller gives or gets, or a part of one.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Port {
@@ -288,6 +288,10 @@ pub struct Port {
     pub name: String,
     /// The type that the caller gives or gets.
     pub ty: TensorType,
+    /// The name and type of the tensor that the caller gives or gets, if it is too large for a
+    /// buffer, and this is a part of it. Its parts follow one another, in the order of their
+    /// elements.
+    pub whole: Option<(String, TensorType)>,
     /// The buffer. Several outputs may share one, and an output may be the buffer of an input or a
     /// constant. The shapes of the port and the buffer may differ, but not the number of elements.
     pub buffer: BufferId,

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use crate::fusion::{Group, Groups};
 use crate::graph::{NodeId, Op, Scan};
 use crate::nest::{self, Axis, Window};
+use crate::passes::Wholes;
 use crate::profile::Profile;
 
 use super::draft::{Draft, DraftStep};
@@ -16,20 +17,26 @@ use super::{BufferId, Carry, Content, Loop, PlanError, Port, Work};
 const GROUP_UNITS: u64 = 200;
 
 /// Returns the draft for the groups of a graph, whose scans must be settled (see
-/// [`crate::passes::settle`]).
-pub(crate) fn nests<'g>(groups: &Groups<'g>, profile: &'g Profile) -> Result<Draft<'g>, PlanError> {
+/// [`crate::passes::settle`]). `wholes` has the tensors of which its inputs, weights and outputs are
+/// parts.
+pub(crate) fn nests<'g>(
+    groups: &Groups<'g>,
+    profile: &'g Profile,
+    wholes: &Wholes,
+) -> Result<Draft<'g>, PlanError> {
     let graph = groups.graph;
     let mut draft = Draft::new(graph, profile);
     let mut scope = Scope::new(groups, Vec::new());
-    draft.inputs = draft.given(&mut scope, &graph.inputs, &Content::Input)?;
-    draft.weights = draft.given(&mut scope, &graph.weights, &Content::Weight)?;
+    draft.inputs = draft.given(&mut scope, &graph.inputs, &Content::Input, wholes)?;
+    draft.weights = draft.given(&mut scope, &graph.weights, &Content::Weight, wholes)?;
     let (once, each): (Vec<&Group>, Vec<&Group>) = groups.list.iter().partition(|group| group.once);
     draft.add_groups(&mut scope, once)?;
     draft.prelude = std::mem::take(&mut draft.steps);
     draft.loops = draft.add_groups(&mut scope, each)?;
     let outputs = graph.outputs.iter().map(|(name, id)| {
         let buffer = draft.stored(&mut scope, graph.storage(*id))?.buffer;
-        Ok(Port { name: name.clone(), ty: graph.node(*id).ty.clone(), buffer })
+        let (ty, whole) = (graph.node(*id).ty.clone(), wholes.get(name).cloned());
+        Ok(Port { name: name.clone(), ty, whole, buffer })
     });
     draft.outputs = outputs.collect::<Result<Vec<Port>, PlanError>>()?;
     draft.updates = updates(&draft.weights, &draft.outputs);
@@ -55,12 +62,14 @@ impl<'g> Draft<'g> {
         scope: &mut Scope,
         nodes: &[NodeId],
         content: &Content,
+        wholes: &Wholes,
     ) -> Result<Vec<Port>, PlanError> {
         let ports = nodes.iter().map(|&id| {
             let buffer = self.add_place(scope, id, content.clone())?.buffer;
             let name = scope.graph.value_name(id);
             self.value_names.unique(&name);
-            Ok(Port { name, ty: scope.graph.node(id).ty.clone(), buffer })
+            let (ty, whole) = (scope.graph.node(id).ty.clone(), wholes.get(&name).cloned());
+            Ok(Port { name, ty, whole, buffer })
         });
         ports.collect()
     }

@@ -51,7 +51,12 @@ fn step(operands: &[usize], routine: usize, outputs: &[usize]) -> Step {
 }
 
 fn port(name: &str, dtype: DType, shape: &[usize], buffer: usize) -> Port {
-    Port { name: name.into(), ty: TensorType::new(dtype, shape), buffer: BufferId::new(buffer) }
+    Port {
+        name: name.into(),
+        ty: TensorType::new(dtype, shape),
+        whole: None,
+        buffer: BufferId::new(buffer),
+    }
 }
 
 /// `T = X * C; Y = T > 2; Z = T - X`, with X u8 and Y bool, both stored as u32. T lives in a slot

@@ -243,6 +243,7 @@ fn plan(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Option<Plan> {
     let port = |prefix: &str, number: usize, ty: &TensorType, buffer: BufferId| Port {
         name: format!("{prefix}{number}"),
         ty: ty.clone(),
+        whole: None,
         buffer,
     };
     let mut buffers: Dense<BufferId, Buffer> =

@@ -1,0 +1,292 @@
+//! Contractions that read parts of tensors.
+//!
+//! A point of a contraction is valid if all that it reads is in bounds. So the points that read a
+//! part are those of the same contraction of the part: each point reads one part, and the results of
+//! the parts are combined. The ranges of the index variables shrink to what can be in bounds, so
+//! that the contractions of all parts have about as many points as that of the whole.
+
+use crate::affine::Affine;
+use crate::dtype::Scalar;
+use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, IndexRange, NodeId, Op};
+use crate::scalar::{Inst, Program};
+use crate::tensor::TensorType;
+
+use super::{Partition, constant};
+
+/// How often each range is shrunk: variables that occur together bound each other.
+const ROUNDS: usize = 8;
+
+/// A tensor that a contraction reads.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Operand {
+    /// A new node.
+    Whole(NodeId),
+    /// An old node, which has parts.
+    Parts(NodeId),
+}
+
+/// A contraction whose operands may have parts.
+#[derive(Clone)]
+pub(super) struct Points {
+    pub op: Contraction,
+    /// The tensors that it reads, and more, without the default.
+    pub operands: Vec<Operand>,
+    /// The new node with the values of places without points.
+    pub default: Option<NodeId>,
+    /// The type of the result.
+    pub ty: TensorType,
+}
+
+/// The least and greatest place along each axis that points can write.
+type Places = Vec<(i64, i64)>;
+
+impl Partition<'_> {
+    /// Adds a contraction: `None` if its results for parts cannot be combined.
+    pub(super) fn add_points(&mut self, points: Points) -> Option<NodeId> {
+        self.old.budget.spend(20 + points.op.body.insts.len() as u64).ok()?;
+        let read = points.op.accesses.iter().map(|access| points.operands[access.operand]);
+        let mut of_parts = read.enumerate().filter_map(|(number, operand)| match operand {
+            Operand::Parts(old) => Some((number, old)),
+            Operand::Whole(_) => None,
+        });
+        let Some((number, old)) = of_parts.next() else { return Some(self.add_whole(points)) };
+        let cuts = self.cuts[old].clone();
+        let mut pieces = Vec::new();
+        for (part, &new) in self.parts[old].iter().enumerate() {
+            let mut piece = points.clone();
+            let access = &mut piece.op.accesses[number];
+            access.operand = piece.operands.len();
+            piece.operands.push(Operand::Whole(new));
+            let index = &mut access.index[cuts.axis].affine;
+            *index = index.sub(&constant(cuts.range(part).0)?)?;
+            if self.shrink(&mut piece)? {
+                pieces.push(piece);
+            }
+        }
+        match pieces.len() {
+            0 => Some(points.default.unwrap_or_else(|| self.add_zeros(&points.ty))),
+            1 => self.add_points(pieces.pop()?),
+            _ => self.add_pieces(pieces),
+        }
+    }
+
+    /// Adds a contraction whose points are those of `pieces`.
+    fn add_pieces(&mut self, mut pieces: Vec<Points>) -> Option<NodeId> {
+        let places: Vec<Places> = pieces.iter().map(places).collect::<Option<_>>()?;
+        let differ = |axis: &usize| places.iter().any(|other| other[*axis] != places[0][*axis]);
+        let axes: Vec<usize> = (0..places[0].len()).filter(differ).collect();
+        let Points { op: Contraction { aggregation, .. }, default, .. } = pieces[0];
+        if let (&[axis], None) = (&axes[..], default) {
+            let mut along: Vec<((i64, i64), Points)> =
+                places.iter().map(|places| places[axis]).zip(pieces.iter().cloned()).collect();
+            along.sort_by_key(|(range, _)| *range);
+            if along.windows(2).all(|pair| pair[0].0.1 < pair[1].0.0) {
+                return self.add_side_by_side(along, axis);
+            }
+        }
+        match (aggregation, aggregation.operation()) {
+            // At most one point writes a place, and the others leave what is there.
+            (Aggregation::Assign, _) => {
+                let mut result = default;
+                for piece in pieces {
+                    result = Some(self.add_points(Points { default: result, ..piece })?);
+                }
+                result
+            }
+            (_, Some(operation)) if default.is_none() => {
+                // A place without points is 0, which is the identity of sums alone.
+                let is_total = |piece: &Points| self.is_total(piece);
+                let is_sum = aggregation == Aggregation::Sum;
+                if !is_sum && !(axes.is_empty() && pieces.iter().all(is_total)) {
+                    return None;
+                }
+                let (first, ty) = (pieces.remove(0), pieces[0].ty.clone());
+                let mut result = self.add_points(first)?;
+                for piece in pieces {
+                    let next = self.add_points(piece)?;
+                    result = self.new.add(Op::Binary(operation), ty.clone(), &[result, next]);
+                }
+                Some(result)
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds results that lie side by side along an axis, each with the places there.
+    fn add_side_by_side(
+        &mut self,
+        along: Vec<((i64, i64), Points)>,
+        axis: usize,
+    ) -> Option<NodeId> {
+        let mut result = None;
+        for ((low, high), mut piece) in along {
+            let ty = piece.ty.clone();
+            piece.ty.shape[axis] = usize::try_from(high - low + 1).ok()?;
+            piece.op.output[axis] = piece.op.output[axis].sub(&Affine::constant(low))?;
+            let (shape, dtype) = (piece.ty.shape.clone(), ty.dtype);
+            let part = self.add_points(piece)?;
+            let mut copy = Contraction::copy(dtype, &shape);
+            copy.output[axis] = copy.output[axis].add(&Affine::constant(low))?;
+            copy.default = result.is_some();
+            let operands: Vec<NodeId> = [part].into_iter().chain(result).collect();
+            result = Some(self.new.add(Op::Contraction(Box::new(copy)), ty, &operands));
+        }
+        result
+    }
+
+    /// Adds a contraction of whole tensors.
+    fn add_whole(&mut self, points: Points) -> NodeId {
+        let Points { mut op, operands, default, ty } = points;
+        let mut read = Vec::new();
+        for access in &mut op.accesses {
+            let Operand::Whole(new) = operands[access.operand] else { continue };
+            let known = read.iter().position(|&other| other == new);
+            access.operand = known.unwrap_or(read.len());
+            if known.is_none() {
+                read.push(new);
+            }
+        }
+        op.default = default.is_some();
+        read.extend(default);
+        self.new.add(Op::Contraction(Box::new(op)), ty, &read)
+    }
+
+    /// Adds a tensor of zeros.
+    fn add_zeros(&mut self, ty: &TensorType) -> NodeId {
+        let mut op = Contraction::copy(ty.dtype, &ty.shape);
+        let mut body = Program::default();
+        body.results = vec![body.constant(Scalar::zero(ty.dtype))];
+        (op.accesses, op.body) = (Vec::new(), body);
+        self.new.add(Op::Contraction(Box::new(op)), ty.clone(), &[])
+    }
+
+    /// Returns the expressions that must lie between 0 and a greatest value at a valid point.
+    fn bounded(&self, points: &Points) -> Option<Vec<(Affine, i64)>> {
+        let last = |extent: usize| i64::try_from(extent).ok()?.checked_sub(1);
+        let Points { op, operands, ty, .. } = points;
+        let mut bounded = Vec::new();
+        for (place, &extent) in op.output.iter().zip(&ty.shape) {
+            bounded.push((place.clone(), last(extent)?));
+        }
+        for Access { operand, index } in &op.accesses {
+            let shape = match operands[*operand] {
+                Operand::Whole(new) => self.new.shape(new),
+                Operand::Parts(old) => self.old.shape(old),
+            };
+            for (index, &extent) in index.iter().zip(shape) {
+                if index.access.is_none() {
+                    bounded.push((index.affine.clone(), last(extent)?));
+                }
+            }
+        }
+        bounded.extend(op.constraints.iter().map(|constraint| (constraint.clone(), i64::MAX)));
+        Some(bounded)
+    }
+
+    /// Shrinks the ranges of the variables to values that valid points can have, and moves them to
+    /// 0. Returns whether there can be valid points.
+    pub(super) fn shrink(&self, points: &mut Points) -> Option<bool> {
+        let bounded = self.bounded(points)?;
+        let op = &mut points.op;
+        if op.indices.iter().any(|range| range.low >= range.high) {
+            return Some(false);
+        }
+        let mut ranges: Vec<(i64, i64)> =
+            op.indices.iter().map(|range| (range.low, range.high - 1)).collect();
+        // The position of an element counts all values of the variables that are no place's.
+        let is_arg = matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
+        let stays = |variable: usize, output: &[Affine]| {
+            is_arg && output.iter().all(|place| place.coefficient(variable) == 0)
+        };
+        for _ in 0..ROUNDS {
+            let before = ranges.clone();
+            for (form, most) in &bounded {
+                for &(variable, coefficient) in form.terms() {
+                    if !stays(variable, &op.output) {
+                        shrink_one(form, *most, variable, coefficient, &mut ranges)?;
+                    }
+                    if ranges[variable].0 > ranges[variable].1 {
+                        return Some(false);
+                    }
+                }
+            }
+            if ranges == before {
+                break;
+            }
+        }
+        for (range, (low, high)) in op.indices.iter_mut().zip(&ranges) {
+            (range.low, range.high) = (0, high - low + 1);
+        }
+        let moved: Vec<Affine> = ranges
+            .iter()
+            .enumerate()
+            .map(|(variable, (low, _))| Affine::var(variable).add(&Affine::constant(*low)))
+            .collect::<Option<_>>()?;
+        move_to(op, &moved)?;
+        Some(true)
+    }
+
+    /// Returns whether every point is valid.
+    fn is_total(&self, points: &Points) -> bool {
+        let Points { op, .. } = points;
+        let ranges = inclusive(&op.indices);
+        let is_within = |(form, most): &(Affine, i64)| {
+            form.bounds(&ranges).is_some_and(|(low, high)| low >= 0 && high <= *most)
+        };
+        op.body.results.len() == 1
+            && op.accesses.iter().all(Access::is_fixed)
+            && self.bounded(points).is_some_and(|bounded| bounded.iter().all(is_within))
+    }
+}
+
+fn inclusive(indices: &[IndexRange]) -> Vec<(i64, i64)> {
+    indices.iter().map(|range| (range.low, range.high - 1)).collect()
+}
+
+/// Returns the places that points can write.
+fn places(points: &Points) -> Option<Places> {
+    let ranges = inclusive(&points.op.indices);
+    let clipped = |(place, &extent): (&Affine, &usize)| {
+        let (low, high) = place.bounds(&ranges)?;
+        Some((low.max(0), high.min(i64::try_from(extent).ok()? - 1)))
+    };
+    points.op.output.iter().zip(&points.ty.shape).map(clipped).collect()
+}
+
+/// Shrinks the range of a variable to values for which `form`, where it has this coefficient, can
+/// be at least 0 and at most `most`.
+fn shrink_one(
+    form: &Affine,
+    most: i64,
+    variable: usize,
+    coefficient: i64,
+    ranges: &mut [(i64, i64)],
+) -> Option<()> {
+    let (low, high) = ranges[variable];
+    let (a, b) = (coefficient.checked_mul(low)?, coefficient.checked_mul(high)?);
+    let (least, greatest) = form.bounds(ranges)?;
+    let (least, greatest) = (least.checked_sub(a.min(b))?, greatest.checked_sub(a.max(b))?);
+    // -greatest <= coefficient * variable <= most - least
+    let (from, to) = (greatest.checked_neg()?, most.saturating_sub(least));
+    let (from, to) =
+        if coefficient > 0 { (from, to) } else { (to.checked_neg()?, from.checked_neg()?) };
+    let step = coefficient.checked_abs()?;
+    let first = from.checked_neg()?.div_euclid(step).checked_neg()?;
+    ranges[variable] = (low.max(first), high.min(to.div_euclid(step)));
+    Some(())
+}
+
+/// Replaces every variable `v` by `moved[v]`.
+fn move_to(op: &mut Contraction, moved: &[Affine]) -> Option<()> {
+    let index = op.accesses.iter_mut().flat_map(|access| &mut access.index);
+    let forms = index.map(|index| &mut index.affine);
+    for form in op.output.iter_mut().chain(forms).chain(&mut op.constraints) {
+        *form = form.substitute_all(moved)?;
+    }
+    for (inst, _) in &mut op.body.insts {
+        if let Inst::Leaf(ContractionLeaf::Index(form)) = inst {
+            *form = form.substitute_all(moved)?;
+        }
+    }
+    Some(())
+}
