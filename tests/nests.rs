@@ -83,7 +83,8 @@ fn check_parts(case: &Case, most: u64) -> Result<bool, TestCaseError> {
         Err(PlanError::Internal(fault)) => return Err(TestCaseError::fail(fault)),
         Err(_) => return Ok(false),
     };
-    let found = run(&plan, case).map_err(|fault| TestCaseError::fail(format!("{fault}: {plan}")))?;
+    let found =
+        run(&plan, case).map_err(|fault| TestCaseError::fail(format!("{fault}: {plan}")))?;
     prop_assert_eq!(difference(case, &expected, &found), None, "{}", plan);
     Ok(plan.given().chain(&plan.outputs).any(|port| port.whole.is_some()))
 }

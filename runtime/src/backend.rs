@@ -20,6 +20,7 @@ use tile_lang::Sources;
 
 use crate::cpu::copy;
 use crate::error::Error;
+use crate::parts;
 pub use crate::pending::{Pending, block_on, ready};
 use crate::store::Store;
 use crate::trace::Trace;
@@ -51,6 +52,20 @@ pub trait Backend: Any + Shared {
     /// Returns `Ok` if there are schedules to tune for the device, else a sentence with the reason.
     fn tuning(&self) -> Result<(), &'static str>;
 
+    /// Compiles a plan for callers that see whole tensors where the plan has parts of them; see
+    /// [`Backend::compile`].
+    fn load<'a>(&'a self, plan: Plan, store: &'a mut Store) -> Pending<'a, Box<dyn Executable>> {
+        if let Err(error) = parts::note(&plan, store) {
+            return ready(Err(error));
+        }
+        match self.compile(plan, store) {
+            Pending::Ready(executable) => {
+                Pending::Ready(executable.map(|new| new.map(parts::joined)))
+            }
+            waiting => Pending::Waiting(Box::pin(async { Ok(parts::joined(waiting.await?)) })),
+        }
+    }
+
     /// Compiles a plan. Its weights may be in the store. A device whose executables share the
     /// memory of weights adds those that the store lacks.
     fn compile<'a>(&'a self, plan: Plan, store: &'a mut Store) -> Pending<'a, Box<dyn Executable>>;
@@ -68,7 +83,7 @@ pub trait Backend: Any + Shared {
         match plan(&mut graph, &self.profile(), sources, &options) {
             Ok(plan) => {
                 self.note_unsuited(&plan);
-                self.compile(plan, store)
+                self.load(plan, store)
             }
             Err(error) => ready(Err(error)),
         }
@@ -141,10 +156,15 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Returns the ports of a plan.
+    /// Returns the ports of a plan, those in parts as the wholes.
     pub fn of(plan: &Plan) -> Ports {
+        let whole = |port: &Port| {
+            port.whole.clone().unwrap_or_else(|| (port.name.clone(), port.ty.clone()))
+        };
         let ports = |ports: &[Port]| {
-            ports.iter().map(|port| (port.name.clone(), port.ty.clone())).collect()
+            let mut wholes: Vec<(String, TensorType)> = ports.iter().map(whole).collect();
+            wholes.dedup_by(|next, last| next.0 == last.0);
+            wholes
         };
         Ports {
             inputs: ports(&plan.inputs),

@@ -69,6 +69,7 @@ mod model;
 mod onnx;
 #[cfg(feature = "pack")]
 pub mod pack;
+mod parts;
 mod pending;
 mod prng;
 #[cfg(feature = "compile")]

@@ -14,12 +14,15 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use crate::backend::{Pending, Shared};
 use crate::error::Error;
 use crate::host::Block;
+use crate::parts;
 use crate::storage::from_storage;
 
 /// Weights by path.
 #[derive(Default)]
 pub struct Store {
     weights: HashMap<String, Stored>,
+    /// The weights that are in parts: the type of each, and the paths of its parts.
+    parts: HashMap<String, (TensorType, Vec<String>)>,
     /// The memory limit of each executable in bytes, if there is one.
     pub limit: Option<u64>,
 }
@@ -67,13 +70,37 @@ impl Store {
         self.weights.insert(path.to_owned(), weight);
     }
 
+    /// Notes that a weight is in parts with these paths.
+    ///
+    /// # Errors
+    /// If it has other parts, or none.
+    pub fn put_parts(
+        &mut self,
+        path: &str,
+        ty: &TensorType,
+        parts: Vec<String>,
+    ) -> Result<(), Error> {
+        let parts = (ty.clone(), parts);
+        let known = self.parts.get(path);
+        if self.weights.contains_key(path) || known.is_some_and(|known| *known != parts) {
+            return Err(Error::data(format!(
+                "`{path}` is larger than a buffer of the device, and programs that share it would divide it in different ways"
+            )));
+        }
+        self.parts.insert(path.to_owned(), parts);
+        Ok(())
+    }
+
     pub fn take(&mut self, path: &str) -> Option<Stored> {
         self.weights.remove(path)
     }
 
     /// Returns whether a weight has a value here.
     pub fn has(&self, path: &str) -> bool {
-        self.weights.get(path).is_some_and(|weight| weight.given)
+        match self.parts.get(path) {
+            Some((_, parts)) => parts.iter().all(|part| self.has(part)),
+            None => self.weights.get(path).is_some_and(|weight| weight.given),
+        }
     }
 
     /// Checks the type of a weight.
@@ -93,6 +120,16 @@ impl Store {
 
     /// Returns the value of a weight that no active executable owns.
     pub async fn read(&self, path: &str) -> Result<Option<Tensor>, Error> {
+        let Some((ty, parts)) = self.parts.get(path) else { return self.read_whole(path).await };
+        let mut tensors = Vec::with_capacity(parts.len());
+        for part in parts {
+            let Some(part) = self.read_whole(part).await? else { return Ok(None) };
+            tensors.push(part);
+        }
+        parts::join(tensors, ty).map(Some)
+    }
+
+    async fn read_whole(&self, path: &str) -> Result<Option<Tensor>, Error> {
         let Some(weight) = self.weights.get(path).filter(|weight| weight.given) else {
             return Ok(None);
         };

@@ -291,6 +291,7 @@ pub struct Port {
     /// The name and type of the tensor that the caller gives or gets, if it is too large for a
     /// buffer, and this is a part of it. Its parts follow one another, in the order of their
     /// elements.
+    #[cfg_attr(feature = "pack", serde(default, skip_serializing_if = "Option::is_none"))]
     pub whole: Option<(String, TensorType)>,
     /// The buffer. Several outputs may share one, and an output may be the buffer of an input or a
     /// constant. The shapes of the port and the buffer may differ, but not the number of elements.

@@ -10,13 +10,13 @@ use tile_compiler::dense::Id;
 use tile_compiler::emit::Target;
 use tile_compiler::lower::{Layer, Network};
 use tile_compiler::pipeline::Options;
-use tile_compiler::plan::{Content, Plan, Port};
+use tile_compiler::plan::{Content, Plan};
 use tile_compiler::profile::{Processor, Profile};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::container::write;
 use super::{Index, PackDevice, PackedLayer, PackedPlan, VERSION, weight_name};
-use crate::backend::plan;
+use crate::backend::{Ports, plan};
 use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
 use crate::files::write_whole;
@@ -170,11 +170,8 @@ impl PackBuilder {
 
     fn add_plan(&mut self, request: &Request, plan: Plan) -> Result<(), Error> {
         let number = self.index.plans.len();
-        let ports = |ports: &[Port]| {
-            let seen = ports.iter().filter(|port| port.name != SEED);
-            seen.map(|port| (port.name.clone(), port.ty.clone())).collect::<Vec<_>>()
-        };
-        let inputs = ports(&plan.inputs);
+        let Ports { mut inputs, weights, outputs } = Ports::of(&plan);
+        inputs.retain(|(name, _)| name != SEED);
         let types = inputs.iter().map(|(name, ty)| (name.as_str(), ty));
         // A foreign model has an empty program.
         let sizes = match request.model.program().entry(request.entry.as_deref()) {
@@ -192,8 +189,8 @@ impl PackBuilder {
             family: plan.profile.family.clone(),
             sizes,
             inputs,
-            outputs: ports(&plan.outputs),
-            weights: ports(&plan.weights),
+            outputs,
+            weights,
             constants,
             memory: plan.memory(),
         };

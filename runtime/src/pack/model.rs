@@ -239,7 +239,7 @@ impl Foreign for Pack {
             .plan(number, builder)
             .map_err(|what| refused(format!("plan {number} of the pack is not valid: {what}")))?;
         let mut store = Store::within(builder.request.limits.map(|limits| limits.bytes));
-        let executable = block_on(builder.on.0.compile(plan, &mut store))?;
+        let executable = block_on(builder.on.0.load(plan, &mut store))?;
         let mut session = Session::new(executable);
         let layer = |layer: &super::PackedLayer| (layer.path.clone(), layer.class.clone());
         session.layers = self.index.layers.iter().map(layer).collect();

@@ -48,7 +48,7 @@ impl Session {
             (None, None) => return Err(self.unknown_input(name)),
         };
         let is_bound = resource.is_some();
-        self.gpu(name)?.bind(number, is_output, resource)?;
+        self.gpu(name)?.bind(name, is_output, resource)?;
         if !is_output {
             let argument = &mut self.arguments[number];
             argument.is_set = is_bound || argument.is_set && !argument.is_bound;

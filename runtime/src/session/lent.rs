@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::{Argument, Session};
 use crate::backend::block_on;
 use crate::error::Error;
+use crate::parts;
 use crate::value::{Destination, Value, View, type_of};
 
 /// The values of a run, each with the number of its input, weight or output. Up to four need no
@@ -87,7 +88,7 @@ impl Session {
                 pairs.push((number, theirs));
             }
         }
-        self.executable.share(&pairs, &*other.executable)?;
+        parts::share(&mut *self.executable, &pairs, &*other.executable)?;
         pairs.iter().for_each(|&(number, _)| self.arguments[number].is_set = true);
         Ok(())
     }

@@ -28,18 +28,18 @@ impl GpuExecutable {
         Ok(())
     }
 
-    /// Uses memory of the app for the input or output with this index in the plan, or with `None`
-    /// its own memory again.
+    /// Uses memory of the app for the input or output of this name, or with `None` its own memory
+    /// again.
     ///
     /// # Errors
     /// [`Error::Bind`] if it does not suit the port. Nothing has changed then.
     pub fn bind(
         &mut self,
-        number: usize,
+        name: &str,
         is_output: bool,
         resource: Option<Resource>,
     ) -> Result<(), Error> {
-        let bound = BoundPort::new(&self.plan, number, is_output)?;
+        let bound = BoundPort::new(&self.plan, name, is_output)?;
         let id = bound.port.buffer;
         let (region, texture) = match resource {
             Some(Resource::Buffer(slice)) => (Some(bound.region(&self.gpu, slice)?), None),

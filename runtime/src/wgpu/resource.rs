@@ -82,14 +82,17 @@ pub struct BoundPort<'p> {
 }
 
 impl<'p> BoundPort<'p> {
-    /// Returns the input with this index, or the output.
+    /// Returns the input of this name, or the output.
     ///
     /// # Errors
-    /// If the port's memory is not its own.
-    pub fn new(plan: &'p Plan, number: usize, is_output: bool) -> Result<BoundPort<'p>, Error> {
+    /// If the port's memory is not its own, or is several buffers.
+    pub fn new(plan: &'p Plan, name: &str, is_output: bool) -> Result<BoundPort<'p>, Error> {
         let ports = if is_output { &plan.outputs } else { &plan.inputs };
-        let missing = || Error::internal(format!("there is no input or output {number}"));
-        let port = ports.get(number).ok_or_else(missing)?;
+        let in_parts = || {
+            let what = "it is larger than a buffer that the device can bind".into();
+            Error::Bind { name: name.into(), what }
+        };
+        let port = ports.iter().find(|port| port.name == name).ok_or_else(in_parts)?;
         let buffer = &plan.buffers[port.buffer];
         let bound = BoundPort { port, buffer, is_output };
         let others = plan.outputs.iter().filter(|other| other.buffer == port.buffer);

@@ -64,7 +64,7 @@ impl Partition<'_> {
             }
         }
         match pieces.len() {
-            0 => Some(points.default.unwrap_or_else(|| self.add_zeros(&points.ty))),
+            0 => Some(self.without_points(&points)),
             1 => self.add_points(pieces.pop()?),
             _ => self.add_pieces(pieces),
         }
@@ -151,8 +151,12 @@ impl Partition<'_> {
         self.new.add(Op::Contraction(Box::new(op)), ty, &read)
     }
 
-    /// Adds a tensor of zeros.
-    fn add_zeros(&mut self, ty: &TensorType) -> NodeId {
+    /// Returns the result of a contraction without valid points.
+    pub(super) fn without_points(&mut self, points: &Points) -> NodeId {
+        let Points { default, ty, .. } = points;
+        if let Some(default) = default {
+            return *default;
+        }
         let mut op = Contraction::copy(ty.dtype, &ty.shape);
         let mut body = Program::default();
         body.results = vec![body.constant(Scalar::zero(ty.dtype))];

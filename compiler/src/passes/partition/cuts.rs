@@ -6,8 +6,8 @@ use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::profile::Profile;
 use crate::tensor::TensorType;
 
-/// The most parts of a tensor: each is a buffer, and takes launches of its own.
-const MOST_PARTS: usize = 256;
+/// The most parts of all tensors: each takes launches of its own, and most take a buffer.
+const MOST_PARTS: usize = 4096;
 /// The lanes of the random number generator: its state can be moved to any multiple of these
 /// elements.
 const LANES: usize = 2048;
@@ -52,7 +52,8 @@ pub(super) fn find(graph: &Graph, large: &[NodeId], profile: &Profile) -> Option
             cuts.extend(Related::of(graph, id, profile)?.cuts()?.into_entries());
         }
     }
-    Some(cuts)
+    let parts: usize = cuts.values().map(Cuts::count).sum();
+    (parts <= MOST_PARTS).then_some(cuts)
 }
 
 /// Returns whether the caller gives or gets a node's value.
@@ -168,7 +169,7 @@ impl<'g> Related<'g> {
             size if size <= most => size,
             _ => most / step * step,
         };
-        if size == 0 || size >= blocks || blocks.div_ceil(size) > MOST_PARTS {
+        if size == 0 || size >= blocks {
             return None;
         }
         let cuts = |(id, &axis): (NodeId, &usize)| {

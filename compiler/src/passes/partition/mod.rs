@@ -262,8 +262,10 @@ impl Partition<'_> {
         };
         let operands = operands.iter().map(operand).collect();
         let mut points = Points { op: op.clone(), operands, default, ty: ty.clone() };
-        self.shrink(&mut points)?;
-        self.add_points(points)
+        match self.shrink(&mut points)? {
+            true => self.add_points(points),
+            false => Some(self.without_points(&points)),
+        }
     }
 }
 

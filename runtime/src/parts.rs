@@ -1,0 +1,288 @@
+//! [`InParts`]: a program with parts of tensors that are too large for the device's buffers, seen
+//! as one with the whole tensors.
+
+use std::any::Any;
+use std::ops::Range;
+
+use tile_compiler::plan::{Plan, Port};
+use tile_compiler::tensor::{Tensor, TensorType, with_room};
+
+use crate::backend::{Executable, Pending, Ports, Transfer, Watched};
+use crate::error::Error;
+use crate::storage::to_storage;
+use crate::store::Store;
+use crate::trace::Trace;
+use crate::value::{Value, View, type_of};
+
+/// A program some of whose inputs, weights or outputs are in parts.
+pub struct InParts {
+    /// The program of the parts.
+    executable: Box<dyn Executable>,
+    /// The ports of each input and weight.
+    arguments: Vec<Range<usize>>,
+    /// The ports of each output.
+    outputs: Vec<Range<usize>>,
+}
+
+/// Notes in `store` which weights of a plan are in parts.
+///
+/// # Errors
+/// If a program that shares the store has other parts of a weight.
+pub fn note(plan: &Plan, store: &mut Store) -> Result<(), Error> {
+    for range in ranges(plan.weights.iter()) {
+        let parts = &plan.weights[range];
+        if let Some((name, ty)) = &parts[0].whole {
+            let parts = parts.iter().map(|part| part.name.clone()).collect();
+            store.put_parts(name, ty, parts)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a program as one with whole tensors.
+pub fn joined(executable: Box<dyn Executable>) -> Box<dyn Executable> {
+    let Some(plan) = executable.plan() else { return executable };
+    if plan.given().chain(&plan.outputs).all(|port| port.whole.is_none()) {
+        return executable;
+    }
+    let (arguments, outputs) = (ranges(plan.given()), ranges(plan.outputs.iter()));
+    Box::new(InParts { executable, arguments, outputs })
+}
+
+/// Shares weights between executables of one device; see [`Executable::share`].
+pub fn share(
+    mine: &mut dyn Executable,
+    pairs: &[(usize, usize)],
+    other: &dyn Executable,
+) -> Result<(), Error> {
+    let of = |executable: &dyn Executable, number: usize| {
+        let executable: &dyn Any = executable;
+        match executable.downcast_ref::<InParts>() {
+            Some(in_parts) => in_parts.arguments.get(number).cloned(),
+            None => Some(number..number + 1),
+        }
+    };
+    let mut parts = Vec::with_capacity(pairs.len());
+    for &(number, theirs) in pairs {
+        let missing = || Error::internal(format!("there is no weight {number} or {theirs}"));
+        let (own, theirs) = of(mine, number).zip(of(other, theirs)).ok_or_else(missing)?;
+        if own.len() != theirs.len() {
+            return Err(Error::internal("two programs have other parts of a weight"));
+        }
+        parts.extend(own.zip(theirs));
+    }
+    let any: &dyn Any = other;
+    let other = any.downcast_ref::<InParts>().map_or(other, |other| &*other.executable);
+    let any: &mut dyn Any = mine;
+    if let Some(mine) = any.downcast_mut::<InParts>() {
+        return mine.executable.share(&parts, other);
+    }
+    mine.share(&parts, other)
+}
+
+/// Returns the range of each whole tensor's ports.
+fn ranges<'a>(ports: impl Iterator<Item = &'a Port>) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    let mut last = None;
+    for (number, port) in ports.enumerate() {
+        let whole = port.whole.as_ref().map(|(name, _)| name);
+        match ranges.last_mut().filter(|_| whole.is_some() && whole == last) {
+            Some(range) => range.end = number + 1,
+            None => ranges.push(number..number + 1),
+        }
+        last = whole;
+    }
+    ranges
+}
+
+/// Returns a tensor from its parts, which it has one after the other.
+pub fn join(parts: Vec<Tensor>, ty: &TensorType) -> Result<Tensor, Error> {
+    if let [part] = &parts[..]
+        && part.ty() == ty
+    {
+        return Ok(part.clone());
+    }
+    let no_memory = || Error::OutOfMemory { device: "cpu".into(), what: ty.to_string() };
+    let size = ty.checked_bytes().ok_or_else(no_memory)?;
+    let mut bytes: Vec<u8> = with_room(size).ok_or_else(no_memory)?;
+    parts.iter().for_each(|part| bytes.extend(part.bytes()));
+    let missing = || Error::internal(format!("a part of {ty} is missing"));
+    Tensor::from_bytes(ty.clone(), bytes).ok_or_else(missing)
+}
+
+/// Returns whole tensors from the parts of all, of as many ports as each range has.
+fn join_all(
+    parts: Vec<Tensor>,
+    wholes: &[(Range<usize>, TensorType)],
+) -> Result<Vec<Tensor>, Error> {
+    let mut parts = parts.into_iter();
+    wholes.iter().map(|(range, ty)| join(parts.by_ref().take(range.len()).collect(), ty)).collect()
+}
+
+impl InParts {
+    fn parts_plan(&self) -> Result<&Plan, Error> {
+        self.executable.plan().ok_or_else(|| Error::internal("a program in parts has no plan"))
+    }
+
+    /// Returns the ports of an output, and its type.
+    fn whole_output(&self, number: usize) -> Result<(Range<usize>, TensorType), Error> {
+        let missing = || Error::internal(format!("there is no output {number}"));
+        let range = self.outputs.get(number).cloned().ok_or_else(missing)?;
+        let ty = whole_type(&self.parts_plan()?.outputs[range.start]).clone();
+        Ok((range, ty))
+    }
+
+    fn all_outputs(&self) -> Result<Vec<(Range<usize>, TensorType)>, Error> {
+        (0..self.outputs.len()).map(|number| self.whole_output(number)).collect()
+    }
+
+    fn argument(&self, number: usize) -> Result<Range<usize>, Error> {
+        let missing = || Error::internal(format!("there is no input or weight {number}"));
+        self.arguments.get(number).cloned().ok_or_else(missing)
+    }
+
+    async fn set_parts(&mut self, number: usize, value: &dyn Value) -> Result<(), Error> {
+        let range = self.argument(number)?;
+        if range.len() == 1 {
+            return self.executable.set(range.start, value).await;
+        }
+        let ty = type_of(value);
+        let bytes = to_storage(value, ty.dtype).ok_or_else(|| Error::unstorable(&ty, ty.dtype))?;
+        let mut rest = &bytes[..];
+        for part in range {
+            let port = self.parts_plan()?.given().nth(part);
+            let missing = || Error::internal(format!("there is no input or weight {part}"));
+            let ty = port.ok_or_else(missing)?.ty.clone();
+            let (own, after) =
+                rest.split_at_checked(ty.elements() * ty.dtype.size()).ok_or_else(missing)?;
+            self.executable.set(part, &View { ty: &ty, bytes: own }).await?;
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+fn whole_type(port: &Port) -> &TensorType {
+    port.whole.as_ref().map_or(&port.ty, |(_, ty)| ty)
+}
+
+impl Executable for InParts {
+    fn ports(&self) -> Ports {
+        self.executable.plan().map(Ports::of).unwrap_or_default()
+    }
+
+    fn plan(&self) -> Option<&Plan> {
+        self.executable.plan()
+    }
+
+    fn set<'a>(&'a mut self, number: usize, value: &'a dyn Value) -> Pending<'a, ()> {
+        Pending::Waiting(Box::pin(self.set_parts(number, value)))
+    }
+
+    fn get(&self, number: usize) -> Pending<'_, Tensor> {
+        Pending::Waiting(Box::pin(async move {
+            let range = self.argument(number)?;
+            let missing = || Error::internal(format!("there is no input or weight {number}"));
+            let port = self.parts_plan()?.given().nth(range.start).ok_or_else(missing)?;
+            let ty = whole_type(port).clone();
+            let mut parts = Vec::with_capacity(range.len());
+            for part in range {
+                parts.push(self.executable.get(part).await?);
+            }
+            join(parts, &ty)
+        }))
+    }
+
+    fn repeat(&mut self, runs: u32) -> Pending<'_, ()> {
+        self.executable.repeat(runs)
+    }
+
+    fn output(&self, number: usize) -> Pending<'_, Tensor> {
+        Pending::Waiting(Box::pin(async move {
+            let (range, ty) = self.whole_output(number)?;
+            let mut parts = Vec::with_capacity(range.len());
+            for part in range {
+                parts.push(self.executable.output(part).await?);
+            }
+            join(parts, &ty)
+        }))
+    }
+
+    fn read(&self) -> Pending<'_, Vec<Tensor>> {
+        Pending::Waiting(Box::pin(async move {
+            join_all(self.executable.read().await?, &self.all_outputs()?)
+        }))
+    }
+
+    fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
+        Pending::Waiting(Box::pin(async move {
+            for (number, value) in inputs {
+                self.set_parts(*number, *value).await?;
+            }
+            join_all(self.executable.run(&[]).await?, &self.all_outputs()?)
+        }))
+    }
+
+    fn run_async(&mut self) -> Pending<'_, Vec<Tensor>> {
+        Pending::Waiting(Box::pin(async move {
+            let tensors = self.executable.run_async().await?;
+            join_all(tensors, &self.all_outputs()?)
+        }))
+    }
+
+    #[cfg(feature = "wgpu")]
+    fn gpu(&mut self) -> Option<&mut crate::wgpu::GpuExecutable> {
+        self.executable.gpu()
+    }
+
+    fn trace(&mut self) -> Pending<'_, Option<Trace>> {
+        self.executable.trace()
+    }
+
+    fn time(&mut self, runs: u32) -> Pending<'_, f64> {
+        self.executable.time(runs)
+    }
+
+    fn step<'a>(&'a mut self, watched: &'a [usize]) -> Pending<'a, Watched> {
+        Pending::Waiting(Box::pin(async move {
+            let ports: Vec<(Range<usize>, TensorType)> = watched
+                .iter()
+                .map(|&number| self.whole_output(number))
+                .collect::<Result<_, _>>()?;
+            let parts: Vec<usize> = ports.iter().flat_map(|(range, _)| range.clone()).collect();
+            Ok(match self.executable.step(&parts).await? {
+                Watched::Here(parts) => Watched::Here(join_all(parts, &ports)?),
+                Watched::OnTheWay(parts) => {
+                    Watched::OnTheWay(Box::new(PartsOnTheWay { parts, ports }))
+                }
+            })
+        }))
+    }
+
+    fn adopt(&mut self) {
+        self.executable.adopt();
+    }
+
+    fn attach(&mut self, store: &mut Store) -> Result<(), Error> {
+        self.executable.attach(store)
+    }
+
+    fn detach(&mut self, store: &mut Store) -> Result<(), Error> {
+        self.executable.detach(store)
+    }
+}
+
+/// Parts of outputs in transfer to the host.
+struct PartsOnTheWay {
+    parts: Box<dyn Transfer>,
+    ports: Vec<(Range<usize>, TensorType)>,
+}
+
+impl Transfer for PartsOnTheWay {
+    fn finish(self: Box<Self>) -> Pending<'static, Vec<Tensor>> {
+        Pending::Waiting(Box::pin(async move {
+            let PartsOnTheWay { parts, ports } = *self;
+            join_all(parts.finish().await?, &ports)
+        }))
+    }
+}
