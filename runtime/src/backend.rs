@@ -5,6 +5,7 @@
 //! GPUs. A [`crate::Device`] is one of them, and nothing else asks which.
 
 use std::any::Any;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -158,13 +159,12 @@ pub struct Ports {
 impl Ports {
     /// Returns the ports of a plan, those in parts as the wholes.
     pub fn of(plan: &Plan) -> Ports {
-        let whole = |port: &Port| {
-            port.whole.clone().unwrap_or_else(|| (port.name.clone(), port.ty.clone()))
-        };
         let ports = |ports: &[Port]| {
-            let mut wholes: Vec<(String, TensorType)> = ports.iter().map(whole).collect();
-            wholes.dedup_by(|next, last| next.0 == last.0);
-            wholes
+            let tensor = |range: Range<usize>| {
+                let (name, ty) = ports[range.start].tensor();
+                (name.to_owned(), ty.clone())
+            };
+            Port::ranges(ports).into_iter().map(tensor).collect()
         };
         Ports {
             inputs: ports(&plan.inputs),

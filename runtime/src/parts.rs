@@ -29,7 +29,7 @@ pub struct InParts {
 /// # Errors
 /// If a program that shares the store has other parts of a weight.
 pub fn note(plan: &Plan, store: &mut Store) -> Result<(), Error> {
-    for range in ranges(plan.weights.iter()) {
+    for range in Port::ranges(&plan.weights) {
         let parts = &plan.weights[range];
         if let Some((name, ty)) = &parts[0].whole {
             let parts = parts.iter().map(|part| part.name.clone()).collect();
@@ -45,7 +45,7 @@ pub fn joined(executable: Box<dyn Executable>) -> Box<dyn Executable> {
     if plan.given().chain(&plan.outputs).all(|port| port.whole.is_none()) {
         return executable;
     }
-    let (arguments, outputs) = (ranges(plan.given()), ranges(plan.outputs.iter()));
+    let (arguments, outputs) = (Port::ranges(plan.given()), Port::ranges(&plan.outputs));
     Box::new(InParts { executable, arguments, outputs })
 }
 
@@ -78,21 +78,6 @@ pub fn share(
         return mine.executable.share(&parts, other);
     }
     mine.share(&parts, other)
-}
-
-/// Returns the range of each whole tensor's ports.
-fn ranges<'a>(ports: impl Iterator<Item = &'a Port>) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    let mut last = None;
-    for (number, port) in ports.enumerate() {
-        let whole = port.whole.as_ref().map(|(name, _)| name);
-        match ranges.last_mut().filter(|_| whole.is_some() && whole == last) {
-            Some(range) => range.end = number + 1,
-            None => ranges.push(number..number + 1),
-        }
-        last = whole;
-    }
-    ranges
 }
 
 /// Returns a tensor from its parts, which it has one after the other.
@@ -128,8 +113,8 @@ impl InParts {
     fn whole_output(&self, number: usize) -> Result<(Range<usize>, TensorType), Error> {
         let missing = || Error::internal(format!("there is no output {number}"));
         let range = self.outputs.get(number).cloned().ok_or_else(missing)?;
-        let ty = whole_type(&self.parts_plan()?.outputs[range.start]).clone();
-        Ok((range, ty))
+        let (_, ty) = self.parts_plan()?.outputs[range.start].tensor();
+        Ok((range, ty.clone()))
     }
 
     fn all_outputs(&self) -> Result<Vec<(Range<usize>, TensorType)>, Error> {
@@ -162,10 +147,6 @@ impl InParts {
     }
 }
 
-fn whole_type(port: &Port) -> &TensorType {
-    port.whole.as_ref().map_or(&port.ty, |(_, ty)| ty)
-}
-
 impl Executable for InParts {
     fn ports(&self) -> Ports {
         self.executable.plan().map(Ports::of).unwrap_or_default()
@@ -184,7 +165,7 @@ impl Executable for InParts {
             let range = self.argument(number)?;
             let missing = || Error::internal(format!("there is no input or weight {number}"));
             let port = self.parts_plan()?.given().nth(range.start).ok_or_else(missing)?;
-            let ty = whole_type(port).clone();
+            let ty = port.tensor().1.clone();
             let mut parts = Vec::with_capacity(range.len());
             for part in range {
                 parts.push(self.executable.get(part).await?);

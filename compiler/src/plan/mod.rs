@@ -298,6 +298,31 @@ pub struct Port {
     pub buffer: BufferId,
 }
 
+impl Port {
+    /// Returns the name and type of the tensor that the caller gives or gets.
+    pub fn tensor(&self) -> (&str, &TensorType) {
+        match &self.whole {
+            Some((name, ty)) => (name, ty),
+            None => (&self.name, &self.ty),
+        }
+    }
+
+    /// Returns the range of the ports of each tensor that the caller gives or gets.
+    pub fn ranges<'p>(ports: impl IntoIterator<Item = &'p Port>) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        let mut last = None;
+        for (number, port) in ports.into_iter().enumerate() {
+            let whole = port.whole.as_ref().map(|(name, _)| name);
+            match ranges.last_mut().filter(|_| whole.is_some() && whole == last) {
+                Some(range) => range.end = number + 1,
+                None => ranges.push(number..number + 1),
+            }
+            last = whole;
+        }
+        ranges
+    }
+}
+
 /// A compiled program. See the module documentation.
 ///
 /// ```

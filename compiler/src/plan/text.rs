@@ -19,8 +19,13 @@ impl fmt::Display for Plan {
             write!(f, ", {} of them once", self.prelude.len())?;
         }
         f.write_str("\n")?;
+        let tensor = |port: &Port| {
+            let (name, ty) = port.tensor();
+            format!("{name}: {ty}")
+        };
         let ports = |ports: &[Port]| {
-            ports.iter().map(|p| format!("{}: {}", p.name, p.ty)).collect::<Vec<_>>().join(", ")
+            let tensors = Port::ranges(ports).into_iter().map(|range| tensor(&ports[range.start]));
+            tensors.collect::<Vec<_>>().join(", ")
         };
         let total = |is_counted: fn(&Content) -> bool| {
             let buffers = || self.buffers.iter().filter(|buffer| is_counted(&buffer.content));
@@ -30,6 +35,7 @@ impl fmt::Display for Plan {
         writeln!(f, "    inputs       {size:>9}  {}", ports(&self.inputs))?;
         let (count, size) = total(|content| *content == Content::Weight);
         if count > 0 {
+            let count = Port::ranges(&self.weights).len();
             writeln!(f, "    weights      {size:>9}  {}", counted(count, "tensor"))?;
         }
         let (count, size) = total(|content| matches!(content, Content::Constant(_)));
@@ -48,6 +54,14 @@ impl fmt::Display for Plan {
         let (_, size) = total(|content| *content == Content::Output);
         writeln!(f, "    outputs      {size:>9}  {}", ports(&self.outputs))?;
         writeln!(f, "    memory       {:>9}  for all of these", bytes(self.memory()))?;
+        for ports in [&self.inputs, &self.weights, &self.outputs] {
+            for range in Port::ranges(ports).into_iter().filter(|range| range.len() > 1) {
+                let most =
+                    bytes(self.profile.most_bytes(self.buffers[ports[range.start].buffer].storage));
+                let (tensor, parts) = (tensor(&ports[range.start]), range.len());
+                writeln!(f, "    in {parts} parts   {tensor}, as a buffer has at most {most}")?;
+            }
+        }
         self.totals(f)?;
         f.write_str("\n")?;
         self.table(f)

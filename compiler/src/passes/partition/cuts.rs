@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use super::LANES;
+use crate::dtype::DType;
 use crate::graph::{Graph, NodeId, NodeMap, Op};
 use crate::profile::Profile;
 use crate::tensor::TensorType;
 
 /// The most parts of all tensors: each takes launches of its own, and most take a buffer.
 const MOST_PARTS: usize = 4096;
-/// The lanes of the random number generator: its state can be moved to any multiple of these
-/// elements.
-const LANES: usize = 2048;
 
 /// The cuts of a tensor along one axis.
 #[derive(Clone, Debug)]
@@ -152,23 +151,19 @@ impl<'g> Related<'g> {
         let extent = |(id, &axis): (NodeId, &usize)| self.graph.shape(id)[axis];
         // The tensors can be cut between blocks: at a number of rows that is whole for each.
         let blocks = self.axes.iter().map(extent).fold(0, gcd);
-        let (mut most, mut step) = (blocks, 1);
+        let mut most = blocks;
         for (id, _) in self.axes.iter() {
-            let (bytes, limit) = self.bytes(id)?;
+            let (bytes, mut limit) = self.bytes(id)?;
+            if let Op::PrngValue = self.graph.node(id).op {
+                // A part may begin at any lane.
+                limit = limit.saturating_sub((LANES * DType::F32.size()) as u64);
+            }
             let fitting = u128::from(limit) * blocks as u128 / u128::from(bytes.max(1));
             most = most.min(usize::try_from(fitting).unwrap_or(usize::MAX));
-            if let Op::PrngValue = self.graph.node(id).op {
-                let block = self.graph.node(id).ty.elements() / blocks.max(1);
-                step = step.max(LANES / gcd(LANES, block));
-            }
         }
         // Blocks that are too large alone are cut again.
         let most = most.max(1);
-        let even = blocks.div_ceil(blocks.div_ceil(most).max(1));
-        let size = match even.next_multiple_of(step) {
-            size if size <= most => size,
-            _ => most / step * step,
-        };
+        let size = blocks.div_ceil(blocks.div_ceil(most).max(1));
         if size == 0 || size >= blocks {
             return None;
         }

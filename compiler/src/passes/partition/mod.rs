@@ -30,12 +30,15 @@ use std::collections::HashMap;
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
-use crate::graph::{Contraction, Graph, Node, NodeId, NodeMap, Op};
+use crate::graph::{Contraction, Graph, Node, NodeId, NodeMap, Op, PRNG_SHAPE};
 use crate::profile::Profile;
 use crate::scalar::BinaryOp;
 use crate::tensor::TensorType;
 use contraction::{Operand, Points};
 use cuts::Cuts;
+
+/// The lanes of the random number generator: a state is that before a multiple of these numbers.
+const LANES: usize = PRNG_SHAPE[1];
 
 /// The tensors of the caller of which the graph has parts: the name and type of each, by the names
 /// of the parts. The parts of a tensor follow one another among the inputs, weights or outputs, in
@@ -205,13 +208,8 @@ impl Partition<'_> {
                 Some(self.new.add(Op::Elements(values), ty, &[]))
             }
             Op::PrngValue => {
-                let mut state = *self.whole.get(operands[0])?;
-                let elements = low * (node.ty.elements() / node.ty.shape[cuts.axis]);
-                if elements > 0 {
-                    let ty = self.new.node(state).ty.clone();
-                    state = self.new.add(Op::PrngState { elements }, ty, &[state]);
-                }
-                Some(self.new.add(Op::PrngValue, ty, &[state]))
+                let row: usize = node.ty.shape[cuts.axis + 1..].iter().product();
+                self.random(*self.whole.get(operands[0])?, low * row, ty)
             }
             op if op.is_elementwise() => {
                 let operands: Option<Vec<NodeId>> =
@@ -220,6 +218,27 @@ impl Partition<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Adds random numbers from number `first` on.
+    fn random(&mut self, mut state: NodeId, first: usize, ty: TensorType) -> Option<NodeId> {
+        // A state is that before a number of the first lane.
+        let (before, rest) = (first / LANES * LANES, first % LANES);
+        if before > 0 {
+            let ty = self.new.node(state).ty.clone();
+            state = self.new.add(Op::PrngState { elements: before }, ty, &[state]);
+        }
+        if rest == 0 {
+            return Some(self.new.add(Op::PrngValue, ty, &[state]));
+        }
+        let elements = ty.elements();
+        let more = TensorType::new(ty.dtype, [rest + elements]);
+        let more = self.new.add(Op::PrngValue, more, &[state]);
+        let mut copy = Contraction::copy(ty.dtype, &[elements]);
+        copy.accesses[0].index[0].affine = Affine::var(0).add(&constant(rest)?)?;
+        let flat = TensorType::new(ty.dtype, [elements]);
+        let flat = self.new.add(Op::Contraction(Box::new(copy)), flat, &[more]);
+        Some(self.new.add(Op::Reshape, ty, &[flat]))
     }
 
     /// Returns what a part of type `ty` reads of an elementwise operand, which broadcasts.
