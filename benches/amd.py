@@ -66,15 +66,13 @@ def heads(places):
 
 
 IMAGE = ["--dim=N=1", "--dim=H=224", "--dim=W=224"]
-# A fully connected layer of VGG19 is too large for `generic` with images of 224 x 224.
-SMALLER = ["--dim=N=1", "--dim=H=128", "--dim=W=128"]
 SEQUENCE = ["--dim=N=1", "--dim=T=1024"]
 
 # For each group its workloads: name, file and options of `tilec`.
 WORKLOADS = {
     "mobilenet": [model("mobilenet", *IMAGE)],
     "resnet50": [model("resnet50", *IMAGE)],
-    "vgg19": [model("vgg19", *SMALLER)],
+    "vgg19": [model("vgg19", *IMAGE)],
     "transformer_encoder": [model("transformer_encoder", *SEQUENCE)],
     "gpt": [
         model("gpt", *SEQUENCE, "--set=context=1024"),
