@@ -1,5 +1,9 @@
 //! `tilec devices`: lists the devices of this machine.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
 use serde::Serialize;
 use tile_runtime::{Device, DeviceInfo, Error};
 
@@ -50,7 +54,30 @@ pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Devi
     };
     terminal.warn_of(&device);
     device.refuted_features().iter().for_each(|sentence| terminal.detail(sentence));
-    Ok(if exact { device.exact() } else { device })
+    let device = if exact { device.exact() } else { device };
+    Ok(match terminal.progress_bar("compile kernels {bar:24.green/dim} {pos}/{len}") {
+        Some(bar) => device.on_compile(compiling(bar)),
+        None => device,
+    })
+}
+
+/// Returns a function that shows on a progress bar how many kernels are compiled, if it takes long.
+fn compiling(bar: ProgressBar) -> impl Fn(usize, usize) {
+    /// The time after which the bar appears.
+    const LONG: Duration = Duration::from_millis(300);
+    let began = Mutex::new(Instant::now());
+    move |compiled, all| {
+        let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
+        if compiled == 0 {
+            *began = Instant::now();
+            bar.reset();
+        } else if compiled >= all {
+            bar.finish_and_clear();
+        } else if began.elapsed() > LONG {
+            bar.set_length(all as u64);
+            bar.set_position(bar.position().max(compiled as u64));
+        }
+    }
 }
 
 fn of_environment() -> Option<String> {

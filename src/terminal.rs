@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::{Sources, listed};
 use tile_runtime::data::folder::Samples;
@@ -82,6 +83,18 @@ impl Terminal {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let color = wanted && std::io::stderr().is_terminal();
         Terminal { quiet, verbose, color, allowed_imports, told: RefCell::default() }
+    }
+
+    /// Returns a progress bar with this template of `indicatif`, unless `--quiet`, if standard
+    /// error is a terminal.
+    pub fn progress_bar(&self, template: &str) -> Option<ProgressBar> {
+        let is_shown = !self.quiet && std::io::stderr().is_terminal();
+        is_shown.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+            let style = ProgressStyle::with_template(template);
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            bar.with_style(style.progress_chars("━╸━"))
+        })
     }
 
     /// Prints a note, unless `--quiet`.

@@ -39,6 +39,9 @@ pub trait Shared {}
 #[cfg(target_family = "wasm")]
 impl<T: ?Sized> Shared for T {}
 
+/// A function that is told the number of kernels that are compiled, and that of all.
+pub type Report = Arc<dyn Fn(usize, usize) + Send + Sync>;
+
 /// A device that runs programs.
 pub trait Backend: Any + Shared {
     /// Returns the name by which [`crate::Device::named`] finds the device.
@@ -97,6 +100,11 @@ pub trait Backend: Any + Shared {
 
     /// Returns the same device with kernels that check every access, if it can check them.
     fn checked(&self) -> Option<Arc<dyn Backend>> {
+        None
+    }
+
+    /// Returns the same device that calls a function while it compiles kernels, if it does.
+    fn reporting(&self, _: Report) -> Option<Arc<dyn Backend>> {
         None
     }
 

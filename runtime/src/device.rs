@@ -78,6 +78,23 @@ impl Device {
         self.0.checked().map_or(self, Device)
     }
 
+    /// Returns the same device that calls `report` while a session is built, if it compiles kernels
+    /// for it: with the number of those that are compiled and that of all, at first and after each,
+    /// from any thread. A first session for a GPU may take seconds.
+    ///
+    /// ```
+    /// use tile_runtime::{Device, Model};
+    ///
+    /// let device = Device::best()?
+    ///     .on_compile(|compiled, all| println!("{compiled} of {all} kernels are compiled"));
+    /// let model = Model::compile("function double(X[N]) -> (Y) { Y = 2 * X; }")?;
+    /// let session = model.on(&device).dim("N", 4).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_compile(self, report: impl Fn(usize, usize) + Send + Sync + 'static) -> Device {
+        self.0.reporting(Arc::new(report)).map_or(self, Device)
+    }
+
     /// The async form of [`Device::best`], for platforms that cannot block, such as browsers.
     pub async fn request_best() -> Result<Device, Error> {
         match open(None).await {
@@ -201,7 +218,7 @@ impl Device {
     }
 
     fn from_gpu(gpu: Gpu) -> Device {
-        Device::of(WgpuBackend { gpu: Arc::new(gpu), checked: false })
+        Device::of(WgpuBackend { gpu: Arc::new(gpu), checked: false, report: None })
     }
 }
 

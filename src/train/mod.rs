@@ -97,7 +97,8 @@ pub fn train(arguments: &Train, terminal: &Terminal) -> Result<(), Failure> {
     let failed = |error: Error| source.failed(&error);
     let validation = arguments.validation.as_deref().map(Validated::parse).transpose()?;
     outputs(arguments)?;
-    let device = arguments.device.open(terminal).map_err(failed)?;
+    // The progress bar of training says that it compiles.
+    let device = arguments.device.open(terminal).map_err(failed)?.on_compile(|_, _| ());
     let builder = sizes.apply_to_trainer(source.model.trainer(&device));
     let builder = arguments.freeze.iter().fold(builder, |builder, path| builder.freeze(path));
     let mut trainer = builder.build().map_err(failed)?;

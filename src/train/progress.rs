@@ -1,10 +1,9 @@
 //! Progress of training: on a terminal a moving line, as in Keras, else a line for each epoch, and
 //! for each tenth of a long one.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish};
 use tile_compiler::plan::Plan;
 use tile_runtime::train::{Callback, Epoch, Progress, Reading};
 use tile_runtime::{Device, Error};
@@ -34,14 +33,9 @@ pub struct ProgressDisplay<'a> {
 
 impl<'a> ProgressDisplay<'a> {
     pub fn new(terminal: &'a Terminal, device: &'a Device) -> ProgressDisplay<'a> {
-        let is_moving = !terminal.quiet && std::io::stderr().is_terminal();
-        let bar = is_moving.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            let style =
-                ProgressStyle::with_template("{prefix} {pos}/{len} {bar:24.green/dim} {wide_msg}");
-            let style =
-                style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸━");
-            let bar = bar.with_style(style).with_finish(ProgressFinish::AndClear);
+        let bar = terminal.progress_bar("{prefix} {pos}/{len} {bar:24.green/dim} {wide_msg}");
+        let bar = bar.map(|bar| {
+            let bar = bar.with_finish(ProgressFinish::AndClear);
             bar.set_message("compiling");
             bar.enable_steady_tick(Duration::from_millis(100));
             bar

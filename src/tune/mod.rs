@@ -3,12 +3,11 @@
 
 mod report;
 
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use tile_compiler::dtype::DType;
 use tile_runtime::tune::{Progress, Tune as Search, Tuning};
 use tile_runtime::{Device, Error};
@@ -144,12 +143,7 @@ fn watched<E>(
     terminal: &Terminal,
     tune: impl FnOnce(Search) -> Result<Tuning, E>,
 ) -> Result<Tuning, E> {
-    let shown = !terminal.quiet && std::io::stderr().is_terminal();
-    let bar = shown.then(|| {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-        let style = ProgressStyle::with_template("{prefix} {bar:24.green/dim} {wide_msg}");
-        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸━"))
-    });
+    let bar = terminal.progress_bar("{prefix} {bar:24.green/dim} {wide_msg}");
     let watch = |progress: &Progress| {
         if let Some(bar) = &bar {
             bar.set_length(progress.budget.as_millis() as u64);

@@ -17,7 +17,7 @@ use {
 use super::executable::GpuExecutable;
 use super::gpu::Gpu;
 use super::watched::GpuWatched;
-use crate::backend::{Backend, Executable, Pending, Ports, Transfer, Watched};
+use crate::backend::{Backend, Executable, Pending, Ports, Report, Transfer, Watched};
 use crate::error::Error;
 use crate::store::Store;
 use crate::value::Value;
@@ -27,6 +27,8 @@ pub struct WgpuBackend {
     pub gpu: Arc<Gpu>,
     /// Whether kernels check their accesses.
     pub checked: bool,
+    /// The function that is told how many kernels are compiled.
+    pub report: Option<Report>,
 }
 
 impl Backend for WgpuBackend {
@@ -48,14 +50,20 @@ impl Backend for WgpuBackend {
 
     fn compile<'a>(&'a self, plan: Plan, store: &'a mut Store) -> Pending<'a, Box<dyn Executable>> {
         Pending::Waiting(Box::pin(async move {
-            let executable =
-                GpuExecutable::new(self.gpu.clone(), plan, self.checked, store).await?;
+            let (gpu, report) = (self.gpu.clone(), self.report.as_ref());
+            let executable = GpuExecutable::new(gpu, plan, self.checked, report, store).await?;
             Ok(Box::new(executable) as Box<dyn Executable>)
         }))
     }
 
     fn checked(&self) -> Option<Arc<dyn Backend>> {
-        Some(Arc::new(WgpuBackend { gpu: self.gpu.clone(), checked: true }))
+        let (gpu, report) = (self.gpu.clone(), self.report.clone());
+        Some(Arc::new(WgpuBackend { gpu, checked: true, report }))
+    }
+
+    fn reporting(&self, report: Report) -> Option<Arc<dyn Backend>> {
+        let (gpu, checked) = (self.gpu.clone(), self.checked);
+        Some(Arc::new(WgpuBackend { gpu, checked, report: Some(report) }))
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -72,7 +80,7 @@ impl Backend for WgpuBackend {
         let Gpu { name, device, queue, profile, .. } = &*self.gpu;
         let mut gpu = Gpu::shared(name.clone(), device.clone(), queue.clone());
         gpu.profile = profile.clone();
-        Some(Arc::new(WgpuBackend { gpu: Arc::new(gpu), checked: self.checked }))
+        Some(Arc::new(WgpuBackend { gpu: Arc::new(gpu), checked: self.checked, report: None }))
     }
 
     #[cfg(not(target_family = "wasm"))]

@@ -294,7 +294,7 @@ async fn holds(gpu: &Gpu, probe: &Probe) -> Option<bool> {
 /// Runs a probe's kernel, and returns the buffers that it writes.
 async fn outputs(gpu: &Gpu, probe: &Probe) -> Result<Vec<Vec<u8>>, Error> {
     let kernel = Kernel::parse(&probe.kernel).map_err(Error::bug)?;
-    let pipeline = compile_all(gpu, &[&kernel], false).await?.remove(0);
+    let pipeline = compile_all(gpu, &[&kernel], false, &|| ()).await?.remove(0);
     let size = |buffer: &tile_compiler::kernel::Buffer| {
         (buffer.length * usize::from(buffer.ty.lanes) * buffer.ty.dtype.size()) as u64
     };

@@ -23,7 +23,7 @@ use super::launches::{self, Launches, Region, Regions};
 use super::pipeline::pipelines;
 use super::resource::BoundTexture;
 use super::watched::GpuWatched;
-use crate::backend::Pending;
+use crate::backend::{Pending, Report};
 use crate::error::Error;
 use crate::memory as host;
 use crate::storage::{from_storage, to_storage};
@@ -81,11 +81,12 @@ pub(super) struct Readback {
 
 impl GpuExecutable {
     /// Allocates the plan's buffers, except weights already in the store, uploads its constants,
-    /// and compiles its kernels. With `checked`, kernels check their accesses.
+    /// and compiles its kernels, which it reports. With `checked`, kernels check their accesses.
     pub async fn new(
         gpu: Arc<Gpu>,
         plan: Plan,
         checked: bool,
+        report: Option<&Report>,
         store: &mut Store,
     ) -> Result<GpuExecutable, Error> {
         plan.weights.iter().try_for_each(|port| store.check(&port.name, &port.ty))?;
@@ -103,7 +104,7 @@ impl GpuExecutable {
                     .put(&port.name, Stored { ty: port.ty.clone(), storage, memory, given: false });
             }
         }
-        let pipelines = pipelines(&gpu, &plan, checked).await?;
+        let pipelines = pipelines(&gpu, &plan, checked, report).await?;
         let bind = || Launches::new(&gpu, &plan, &regions, pipelines);
         let launches = gpu.scoped("to bind the program's buffers", bind).await?;
         let readbacks = Mutex::new(gpu.scoped(READBACKS, || Ok(readbacks(&gpu, &plan))).await?);

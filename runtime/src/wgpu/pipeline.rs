@@ -2,6 +2,7 @@
 //! threads.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tile_compiler::dense::Dense;
 use tile_compiler::kernel::{Access, Buffer, Kernel};
@@ -14,41 +15,50 @@ use wgpu::{
 };
 
 use super::gpu::Gpu;
-use crate::backend::{block_on, kernel};
+use crate::backend::{Report, block_on, kernel};
 use crate::error::Error;
 
 /// Compiles a pipeline for each of the plan's routines. With `checked`, kernels check their
-/// accesses.
+/// accesses. Calls `report` at first and after each, with the number compiled and that of all.
 pub async fn pipelines(
     gpu: &Gpu,
     plan: &Plan,
     checked: bool,
+    report: Option<&Report>,
 ) -> Result<Dense<RoutineId, ComputePipeline>, Error> {
     let kernels: Vec<&Kernel> = plan.routines.iter().map(kernel).collect::<Result<_, _>>()?;
-    let pipelines = compile_all(gpu, &kernels, checked).await?;
+    let compiled = AtomicUsize::new(0);
+    let all = kernels.len();
+    report.inspect(|report| report(0, all));
+    let done = || {
+        let number = compiled.fetch_add(1, Ordering::Relaxed) + 1;
+        report.inspect(|report| report(number, all));
+    };
+    let pipelines = compile_all(gpu, &kernels, checked, &done).await?;
     gpu.compiled.keep();
     Ok(pipelines.into())
 }
 
-/// Compiles a pipeline for each kernel.
+/// Compiles a pipeline for each kernel, and calls `done` after each.
 #[cfg(target_family = "wasm")]
 pub(super) async fn compile_all(
     gpu: &Gpu,
     kernels: &[&Kernel],
     checked: bool,
+    done: &dyn Fn(),
 ) -> Result<Vec<ComputePipeline>, Error> {
-    gpu.scoped(DOING, || kernels.iter().map(|kernel| compile(gpu, kernel, checked)).collect()).await
+    let compile = |kernel: &&Kernel| compile(gpu, kernel, checked).inspect(|_| done());
+    gpu.scoped(DOING, || kernels.iter().map(compile).collect()).await
 }
 
-/// Compiles a pipeline for each kernel, on several threads.
+/// Compiles a pipeline for each kernel, on several threads, and calls `done` after each.
 #[cfg(not(target_family = "wasm"))]
 pub(super) async fn compile_all(
     gpu: &Gpu,
     kernels: &[&Kernel],
     checked: bool,
+    done: &(dyn Fn() + Sync),
 ) -> Result<Vec<ComputePipeline>, Error> {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     let next = AtomicUsize::new(0);
     // Each thread takes the next kernel until none is left. Error scopes belong to a thread.
     let work = || {
@@ -57,6 +67,7 @@ pub(super) async fn compile_all(
             Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, kernels.get(n)?)))
         {
             compiled.push((number, block_on(gpu.scoped(DOING, || compile(gpu, kernel, checked)))));
+            done();
         }
         compiled
     };
