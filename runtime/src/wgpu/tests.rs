@@ -26,7 +26,8 @@ fn executable() -> Option<(wgpu::Device, GpuExecutable)> {
     let plan = model.on(&device).input("X", [64]).build().unwrap().plan()?.clone();
     let gpu = Gpu::of(&device)?;
     let mut executable =
-        block_on(GpuExecutable::new(gpu.clone(), plan, false, &mut Store::default())).unwrap();
+        block_on(GpuExecutable::new(gpu.clone(), plan, false, None, &mut Store::default()))
+            .unwrap();
     block_on(executable.set(0, &Tensor::from_f32([64], &[1.0; 64]).unwrap())).unwrap();
     Some((raw, executable))
 }

@@ -95,9 +95,9 @@ impl Partition<'_> {
             }
             (_, Some(operation)) if default.is_none() => {
                 // A place without points is 0, which is the identity of sums alone.
-                let is_total = |piece: &Points| self.is_total(piece);
-                let is_sum = aggregation == Aggregation::Sum;
-                if !is_sum && !(axes.is_empty() && pieces.iter().all(is_total)) {
+                let can_combine = aggregation == Aggregation::Sum
+                    || axes.is_empty() && pieces.iter().all(|piece| self.is_total(piece));
+                if !can_combine {
                     return None;
                 }
                 let (first, ty) = (pieces.remove(0), pieces[0].ty.clone());
