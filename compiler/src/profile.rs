@@ -146,9 +146,9 @@ pub struct Core {
 }
 
 impl Core {
-    /// A core whose subgroups are not known.
+    /// A core like most: AMD's before RDNA have 64 invocations a subgroup, some of Intel's 16.
     pub const GPU: Core = Core {
-        subgroup: 1,
+        subgroup: 32,
         units: 1,
         invocations: 1024,
         registers: 65536,
