@@ -197,16 +197,19 @@ impl Partition<'_> {
         }
         let mut ranges: Vec<(i64, i64)> =
             op.indices.iter().map(|range| (range.low, range.high - 1)).collect();
-        // The position of an element counts all values of the variables that are no place's.
+        // The position of an element counts all values of the variables that are no place's, and
+        // ranks count from 0.
         let is_arg = matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
-        let stays = |variable: usize, output: &[Affine]| {
-            is_arg && output.iter().all(|place| place.coefficient(variable) == 0)
+        let (rank, output) = (op.rank, op.output.clone());
+        let stays = |variable: usize| {
+            let is_of_place = || output.iter().any(|place| place.coefficient(variable) != 0);
+            is_arg && (rank == Some(variable) || !is_of_place())
         };
         for _ in 0..ROUNDS {
             let before = ranges.clone();
             for (form, most) in &bounded {
                 for &(variable, coefficient) in form.terms() {
-                    if !stays(variable, &op.output) {
+                    if !stays(variable) {
                         shrink_one(form, *most, variable, coefficient, &mut ranges)?;
                     }
                     if ranges[variable].0 > ranges[variable].1 {

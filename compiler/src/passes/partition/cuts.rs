@@ -1,5 +1,6 @@
 //! Finds the tensors to partition, and where to cut them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::LANES;
@@ -46,9 +47,10 @@ pub(super) fn find(graph: &Graph, large: &[NodeId], profile: &Profile) -> Option
     let (given, others): (Vec<NodeId>, Vec<NodeId>) =
         large.iter().partition(|id| is_given(graph, **id));
     let mut cuts = NodeMap::new();
+    let next = next_values(graph);
     for id in given.into_iter().chain(others) {
         if !cuts.contains(id) {
-            cuts.extend(Related::of(graph, id, profile)?.cuts()?.into_entries());
+            cuts.extend(Related::of(graph, id, profile, &next)?.cuts()?.into_entries());
         }
     }
     let parts: usize = cuts.values().map(Cuts::count).sum();
@@ -60,10 +62,23 @@ fn is_given(graph: &Graph, id: NodeId) -> bool {
     graph.node(id).op.given_name().is_some() || graph.is_output(id)
 }
 
-/// Tensors that are cut at the same rows, because they are computed elementwise from each other.
+/// Returns the weights that have a next value, an output of their name and type, each with that.
+fn next_values(graph: &Graph) -> Vec<(NodeId, NodeId)> {
+    let outputs: HashMap<&str, NodeId> =
+        graph.outputs.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+    let next = |&weight: &NodeId| {
+        let next = *outputs.get(graph.node(weight).op.given_name()?)?;
+        (graph.node(next).ty == graph.node(weight).ty).then_some((weight, next))
+    };
+    graph.weights.iter().filter_map(next).collect()
+}
+
+/// Tensors that are cut at the same rows: they are computed elementwise from each other, or one is
+/// the next value of the other.
 struct Related<'g> {
     graph: &'g Graph,
     profile: &'g Profile,
+    next: &'g [(NodeId, NodeId)],
     /// The axis along which each is cut.
     axes: NodeMap<usize>,
     pending: Vec<NodeId>,
@@ -71,9 +86,15 @@ struct Related<'g> {
 
 impl<'g> Related<'g> {
     /// Finds the tensors that are cut with `id`.
-    fn of(graph: &'g Graph, id: NodeId, profile: &'g Profile) -> Option<Related<'g>> {
+    fn of(
+        graph: &'g Graph,
+        id: NodeId,
+        profile: &'g Profile,
+        next: &'g [(NodeId, NodeId)],
+    ) -> Option<Related<'g>> {
         let axis = graph.shape(id).iter().position(|&extent| extent > 1)?;
-        let mut related = Related { graph, profile, axes: NodeMap::new(), pending: Vec::new() };
+        let mut related =
+            Related { graph, profile, next, axes: NodeMap::new(), pending: Vec::new() };
         related.add(id, axis)?;
         while let Some(id) = related.pending.pop() {
             graph.budget.spend(4).ok()?;
@@ -92,6 +113,12 @@ impl<'g> Related<'g> {
         let is_contiguous = self.graph.shape(id)[..axis].iter().all(|&extent| extent == 1);
         let is_sequence = is_given(self.graph, id) || self.graph.node(id).op == Op::PrngValue;
         self.pending.push(id);
+        // The next value of a weight takes its place.
+        for &(weight, next) in self.next {
+            if weight == id || next == id {
+                self.add(if weight == id { next } else { weight }, axis)?;
+            }
+        }
         (is_contiguous || !is_sequence).then_some(())
     }
 

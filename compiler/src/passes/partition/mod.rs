@@ -183,6 +183,10 @@ impl Partition<'_> {
         match &node.op {
             Op::Contraction(op) => {
                 let mut op = op.clone();
+                // Ranks count from 0.
+                if op.rank.is_some_and(|rank| op.output[cuts.axis].coefficient(rank) != 0) {
+                    return None;
+                }
                 op.output[cuts.axis] = op.output[cuts.axis].sub(&constant(low)?)?;
                 let default = match operands.last().filter(|_| op.default) {
                     Some(&default) => Some(self.slice(default, &ty, cuts, part)?),

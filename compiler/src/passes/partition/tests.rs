@@ -151,6 +151,19 @@ graph update(%0, %1, %2) -> (W = %8, N = %9)
 %8 = sub %7 %5 : f32[12, 10]
 %9 = contract max [u] (u: 0..10, k: 0..12) { v0 = %8[k, u]; yield v0 } : f32[10]
 ", 170, 1);
+    // A weight whose next value is computed from other tensors.
+    check(
+        "\
+graph replaced(%0, %2) -> (W = %3, Y = %4)
+%0 = input X : f32[12, 1]
+%1 = weight W : f32[12, 10]
+%2 = input R : f32[10]
+%3 = mul %0 %2 : f32[12, 10]
+%4 = contract sum [u] (u: 0..10, k: 0..12) { v0 = %1[k, u]; yield v0 } : f32[10]
+",
+        170,
+        1,
+    );
     // A column that broadcasts, coordinates, and a row by row choice.
     check(
         "\
