@@ -14,7 +14,7 @@ use super::tape::{CHUNK, rows_at_once};
 /// The most points evaluated at once where a nest without aggregation is one chain or operation on
 /// contiguous tensors. Such a chunk keeps nothing in memory but steady values, and more points hide
 /// the cost of starting it.
-const LONG_CHUNK: usize = 4 * CHUNK;
+pub const LONG_CHUNK: usize = 4 * CHUNK;
 /// The same for an epilogue that is one chain on sums: these stay in the first-level cache.
 const CHUNK_OF_SUMS: usize = 2 * CHUNK;
 /// The longest period of a steady value.
@@ -93,7 +93,7 @@ impl Analysis {
                 let exchanged =
                     order.iter().filter_map(|&value| exchanged(nest, space, &insts[value]));
                 let least = if others <= 1 { LONG_CHUNK } else { CHUNK };
-                exchanged.max().unwrap_or(0).max(least)
+                exchanged.max().map_or(least, |points| least.next_multiple_of(points.max(1)))
             }
             None => CHUNK,
         };

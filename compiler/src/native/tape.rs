@@ -21,7 +21,7 @@ use crate::dtype::{DType, Scalar};
 use crate::nest::{Leaf, Load, Nest};
 use crate::scalar::{Inst, Program, UnaryOp, Value};
 
-use super::analysis::{Analysis, SHORTEST_ROW, in_place, reads};
+use super::analysis::{Analysis, LONG_CHUNK, SHORTEST_ROW, in_place, reads};
 use super::chain;
 use super::fused::Fused;
 use super::space::{Lines, Space, Variables};
@@ -310,6 +310,13 @@ impl Tape {
                 _ => None,
             }
         })
+    }
+
+    /// Returns the number of points that threads should not divide: those of a row, if chunks are
+    /// whole rows, or of the rows that are exchanged with columns together.
+    #[inline]
+    pub fn unit(&self) -> usize {
+        self.row_length.unwrap_or(if self.longest > LONG_CHUNK { self.longest } else { 1 })
     }
 
     /// Divides a range of points into chunks. Each lies within one row, if that makes values the

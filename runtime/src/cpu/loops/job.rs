@@ -239,14 +239,17 @@ impl<'a> Job<'a> {
 
     /// Runs a nest without aggregation at some places.
     pub fn pointwise(&self, places: Range<usize>) {
-        // With statistics, threads get whole rows.
-        let unit = self.epilogue.row_length.unwrap_or(1);
+        // Threads get whole rows, if chunks are, and whole exchanges, if there are enough.
+        let unit = self.epilogue.unit();
+        let divides = self.epilogue.row_length.is_none() && places.len() / unit < pool::threads();
+        let unit = if divides { 1 } else { unit };
         // A long program takes long to set up, so its pieces keep a minimum number of points.
         let work = (self.epilogue.operations + 1).min(LONGEST);
         let machine = || self.streamer();
-        parallel(places.start / unit..places.end / unit, work * unit, machine, |machine, units| {
+        parallel(0..places.len().div_ceil(unit), work * unit, machine, |machine, units| {
+            let [start, end] = [units.start, units.end].map(|number| places.start + number * unit);
             // SAFETY: `parallel` gives each place to one thread.
-            unsafe { self.stream(machine, units.start * unit..units.end * unit) };
+            unsafe { self.stream(machine, start..end.min(places.end)) };
         });
     }
 
