@@ -46,10 +46,10 @@ vectorised! {
 
 vectorised! {
     /// Gathers `out[i] = data[start + i * step + moves[i]]`, or 0 if there is no such element.
-    pub fn gather_moved<T: Bits>(data: &[T], start: i64, step: i64, moves: &[i64], out: &mut [T]) {
+    pub fn gather_moved<T: Bits, M: Number>(data: &[T], start: i64, step: i64, moves: &[M], out: &mut [T]) {
         let (Some(first), Some(last)) = (moves.first(), moves.last()) else { return };
         // Run-time indices may have any value. An address that wraps is not in the data.
-        let begin = start.wrapping_add(*first);
+        let begin = start.wrapping_add(first.to_i64());
         let ends = [begin, begin.wrapping_add(step * (out.len() as i64 - 1))];
         let is_within = ends.iter().all(|end| (0..data.len() as i64).contains(end));
         if first == last && is_within && moves.iter().all(|by| by == first) {
@@ -61,7 +61,8 @@ vectorised! {
         }
         for (i, (out, by)) in out.iter_mut().zip(moves).enumerate() {
             // A negative address becomes greater than any length.
-            *out = data.get((start + i as i64 * step).wrapping_add(*by) as usize).copied().unwrap_or_default();
+            let from = start.wrapping_add(i as i64 * step).wrapping_add(by.to_i64());
+            *out = data.get(from as usize).copied().unwrap_or_default();
         }
     }
 }
@@ -83,12 +84,12 @@ vectorised! {
     /// Gathers the rows `out[i][j] = data[start + i * steps[0] + moves[i] + j * steps[1]]`, or 0 if
     /// there is no such element. There are as many rows as moves. If there are `columns`, the
     /// position moves by `columns[j]`, too.
-    pub fn gather_rows<T: Bits>(
+    pub fn gather_rows<T: Bits, C: Number>(
         data: &[T],
         start: i64,
         steps: [i64; 2],
         moves: &[i64],
-        columns: &[i64],
+        columns: &[C],
         out: &mut [T],
     ) {
         /// Copies rows of `N` elements, which fit into few registers.

@@ -1,7 +1,7 @@
 //! Loads of a chunk: in place if the elements are contiguous, else into a register.
 
 use super::{At, Machine};
-use crate::cpu::loops::walk::Piece;
+use crate::cpu::loops::walk::{Piece, Walker};
 use crate::cpu::memory::{Output, elements, prefetch};
 use crate::cpu::vector;
 use crate::cpu::vector::number::{Bits, Number, typed};
@@ -235,25 +235,45 @@ impl Machine<'_> {
             self.load_rows(source, start, moved - first, &indices, out);
             return length;
         }
+        indices.iter().for_each(|(index, ..)| self.widen(*index, length));
+        let mut walker = std::mem::replace(&mut self.walker, Walker::new(0));
         let mut moves = std::mem::take(&mut self.moves);
-        moves.clear();
-        moves.resize(length, moved - first);
-        for (index, dtype, stride) in indices {
-            self.widen(*index, length);
-            typed!(*dtype, D => vector::add_moves(self.value::<D>(*index), *stride, &mut moves));
+        let moved = moved - first;
+        if let [(index, DType::I32, 1)] = indices[..] {
+            self.gather(source, start, moved, self.value::<i32>(*index), &mut walker, out);
+        } else {
+            moves.clear();
+            moves.resize(length, 0);
+            for (index, dtype, stride) in indices {
+                typed!(*dtype, D => vector::add_moves(self.value::<D>(*index), *stride, &mut moves));
+            }
+            self.gather(source, start, moved, &moves, &mut walker, out);
         }
-        self.walker.walk(&self.tape.space, lines, start, length, |piece| {
+        (self.walker, self.moves) = (walker, moves);
+        length
+    }
+
+    /// Reads a chunk whose elements move by `moved` elements, and each by its own of `moves`.
+    fn gather<T: Bits, M: Number>(
+        &self,
+        source: Source<T>,
+        start: usize,
+        moved: i64,
+        moves: &[M],
+        walker: &mut Walker,
+        out: &mut [T],
+    ) {
+        let step = source.lines.steps[0];
+        walker.walk(&self.tape.space, source.lines, start, out.len(), |piece| {
             let part = source.part(&piece);
             let (out, moves) =
                 (&mut out[piece.at..][..piece.length], &moves[piece.at..][part.clone()]);
             if part.len() < out.len() {
                 out.fill(T::default());
             }
-            let from = piece.values[0] + part.start as i64 * step;
-            vector::gather_moved(data, from, step, moves, &mut out[part]);
+            let from = (piece.values[0] + part.start as i64 * step).wrapping_add(moved);
+            vector::gather_moved(source.data, from, step, moves, &mut out[part]);
         });
-        self.moves = moves;
-        length
     }
 
     /// Returns whether a value is the same in each row of this length.
@@ -273,26 +293,49 @@ impl Machine<'_> {
         indices: &[&(Value, DType, i64)],
         out: &mut [T],
     ) {
-        let Source { data, lines, .. } = source;
-        let (length, row) = (out.len(), out.len() / self.rows);
+        let row = out.len() / self.rows;
+        let (columns, of_rows): (Vec<_>, Vec<_>) =
+            indices.iter().copied().partition(|&&(index, ..)| self.repeats(index, row));
+        let mut walker = std::mem::replace(&mut self.walker, Walker::new(0));
         let mut moves = std::mem::take(&mut self.moves);
         moves.clear();
         moves.resize(self.rows, moved);
-        let has_columns = indices.iter().any(|(index, ..)| self.repeats(*index, row));
-        moves.resize(self.rows + if has_columns { row } else { 0 }, 0);
-        let (of_rows, columns) = moves.split_at_mut(self.rows);
-        for (index, dtype, stride) in indices {
-            let moves = if self.repeats(*index, row) { &mut *columns } else { &mut *of_rows };
-            typed!(*dtype, D => vector::add_moves(self.distinct::<D>(*index), *stride, moves));
+        for (index, dtype, stride) in of_rows {
+            typed!(dtype, D => vector::add_moves(self.distinct::<D>(index), stride, &mut moves));
         }
+        if let [(index, DType::I32, 1)] = columns[..] {
+            let columns = &self.value::<i32>(index)[..row];
+            self.gather_rows(source, start, &moves, columns, &mut walker, out);
+        } else {
+            moves.resize(self.rows + if columns.is_empty() { 0 } else { row }, 0);
+            let (of_rows, of_columns) = moves.split_at_mut(self.rows);
+            for (index, dtype, stride) in columns {
+                typed!(dtype, D => vector::add_moves(self.value::<D>(index), stride, of_columns));
+            }
+            self.gather_rows(source, start, of_rows, of_columns, &mut walker, out);
+        }
+        (self.walker, self.moves) = (walker, moves);
+    }
+
+    /// Reads a chunk of whole rows, which move by their `moves`, and their elements by `columns`.
+    fn gather_rows<T: Bits, C: Number>(
+        &self,
+        source: Source<T>,
+        start: usize,
+        moves: &[i64],
+        columns: &[C],
+        walker: &mut Walker,
+        out: &mut [T],
+    ) {
+        let Source { data, lines, .. } = source;
+        let (length, row) = (out.len(), out.len() / self.rows);
         let (step, is_row) = (lines.steps[0], lines.run == row);
         let between = if is_row { lines.beside[0] } else { step.wrapping_mul(row as i64) };
         let most = if is_row { usize::MAX } else { 1 };
-        self.walker.walk_tables(&self.tape.space, lines, start, length, most, |piece, pieces| {
+        walker.walk_tables(&self.tape.space, lines, start, length, most, |piece, pieces| {
             let out = &mut out[piece.at..][..pieces * piece.length];
-            let moves = &of_rows[piece.at / row..][..out.len() / row];
+            let moves = &moves[piece.at / row..][..out.len() / row];
             vector::gather_rows(data, piece.values[0], [between, step], moves, columns, out);
         });
-        self.moves = moves;
     }
 }

@@ -3,33 +3,48 @@
 
 use crate::cpu::vector::level::{Level, avx2, avx512, level};
 use bytemuck::Pod;
+use std::any::TypeId;
 use std::arch::x86_64::*;
 
 /// Gathers as [`super::gather_moved`] does. Returns false for elements of other sizes than 4 and 8
-/// bytes, and on other processors, and leaves `out` unchanged.
-pub fn gather<T: Pod>(data: &[T], start: i64, step: i64, moves: &[i64], out: &mut [T]) -> bool {
+/// bytes, for moves that are neither i32 nor i64, and on other processors, and leaves `out`
+/// unchanged.
+pub fn gather<T: Pod, M: Pod>(
+    data: &[T],
+    start: i64,
+    step: i64,
+    moves: &[M],
+    out: &mut [T],
+) -> bool {
     let Level::Avx512(_proof) = level() else { return false };
-    match size_of::<T>() {
-        4 => {
+    macro_rules! run {
+        ($gather:ident, $M:ty) => {{
+            let Some(moves) = as_type::<M, $M>(moves) else { return false };
             let (data, out) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(out));
             // SAFETY: the proof says that the processor has the function's features.
-            unsafe { words(data, start, step, moves, out) };
-        }
-        8 => {
-            let (data, out) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(out));
-            // SAFETY: the proof says that the processor has the function's features.
-            unsafe { long_words(data, start, step, moves, out) };
-        }
+            unsafe { $gather(data, start, step, moves, out) };
+        }};
+    }
+    match (size_of::<T>(), size_of::<M>()) {
+        (4, 4) => run!(words_by_words, i32),
+        (4, 8) => run!(words, i64),
+        (8, 4) => run!(long_words_by_words, i32),
+        (8, 8) => run!(long_words, i64),
         _ => return false,
     }
     true
 }
 
+/// Returns the slice, if its elements have type `B`.
+fn as_type<A: Pod, B: Pod>(elements: &[A]) -> Option<&[B]> {
+    (TypeId::of::<A>() == TypeId::of::<B>()).then(|| bytemuck::cast_slice(elements))
+}
+
 /// Defines a gather of elements of one size.
 macro_rules! gather {
-    ($name:ident, $T:ty, $zero:ident, $gather:ident, $scale:literal, $store:ident) => {
+    ($name:ident, $M:ty, $load:ident, $T:ty, $zero:ident, $gather:ident, $scale:literal, $store:ident) => {
         avx512! {
-            fn $name(data: &[$T], start: i64, step: i64, moves: &[i64], out: &mut [$T]) {
+            fn $name(data: &[$T], start: i64, step: i64, moves: &[$M], out: &mut [$T]) {
                 let steps = _mm512_mullo_epi64(
                     _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
                     _mm512_set1_epi64(step),
@@ -42,7 +57,7 @@ macro_rules! gather {
                     // SAFETY: the mask has the elements of `moves` and of `out` alone, and of
                     // `data` those whose index is below its length, as an unsigned number.
                     unsafe {
-                        let moves = _mm512_maskz_loadu_epi64(some, moves.as_ptr());
+                        let moves = $load(some, moves.as_ptr());
                         let at = _mm512_add_epi64(
                             _mm512_add_epi64(_mm512_set1_epi64(first), steps),
                             moves,
@@ -59,15 +74,45 @@ macro_rules! gather {
     };
 }
 
-gather!(words, i32, _mm256_setzero_si256, _mm512_mask_i64gather_epi32, 4, _mm256_mask_storeu_epi32);
-gather!(
-    long_words,
-    i64,
-    _mm512_setzero_si512,
-    _mm512_mask_i64gather_epi64,
-    8,
-    _mm512_mask_storeu_epi64
-);
+avx512! {
+    /// Returns the words of the mask at `from`, extended.
+    ///
+    /// # Safety
+    /// - The words of the mask must be readable.
+    #[inline]
+    unsafe fn extended(some: __mmask8, from: *const i32) -> __m512i {
+        // SAFETY: the contract is the same.
+        _mm512_cvtepi32_epi64(unsafe { _mm256_maskz_loadu_epi32(some, from) })
+    }
+}
+
+macro_rules! gathers {
+    ($words:ident, $long_words:ident, $M:ty, $load:ident) => {
+        gather!(
+            $words,
+            $M,
+            $load,
+            i32,
+            _mm256_setzero_si256,
+            _mm512_mask_i64gather_epi32,
+            4,
+            _mm256_mask_storeu_epi32
+        );
+        gather!(
+            $long_words,
+            $M,
+            $load,
+            i64,
+            _mm512_setzero_si512,
+            _mm512_mask_i64gather_epi64,
+            8,
+            _mm512_mask_storeu_epi64
+        );
+    };
+}
+
+gathers!(words, long_words, i64, _mm512_maskz_loadu_epi64);
+gathers!(words_by_words, long_words_by_words, i32, extended);
 
 /// Gathers the columns up to the last whole eight as [`super::exchange`] does. Returns their
 /// number: none for elements of other sizes than 4 bytes, and on processors without AVX2.

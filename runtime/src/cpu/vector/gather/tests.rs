@@ -1,4 +1,5 @@
 use super::*;
+use std::fmt::Debug;
 
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| i as f32 + 1.0).collect()
@@ -64,6 +65,9 @@ fn what_is_moved_out_of_the_data_is_zero() {
     ] {
         for step in [-1, 0, 1, 2] {
             moved(&data, step, &moves);
+            let words: Vec<i32> = moves.iter().map(|by| *by as i32).collect();
+            moved(&data, step, &words);
+            moved(&data.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>(), step, &words);
             moved(&data.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>(), step, &moves);
             moved(&data.iter().map(|x| *x as u8).collect::<Vec<u8>>(), step, &moves);
         }
@@ -71,10 +75,12 @@ fn what_is_moved_out_of_the_data_is_zero() {
 }
 
 /// Compares [`gather_moved`] with its definition.
-fn moved<T: Number + std::fmt::Debug>(data: &[T], step: i64, moves: &[i64]) {
+fn moved<T: Number + Debug, M: Number + Debug>(data: &[T], step: i64, moves: &[M]) {
     let mut out = vec![data[7]; moves.len()];
     gather_moved(data, 1, step, moves, &mut out);
-    let at = |(i, by): (usize, &i64)| usize::try_from((1 + i as i64 * step).wrapping_add(*by)).ok();
+    let at = |(i, by): (usize, &M)| {
+        usize::try_from((1 + i as i64 * step).wrapping_add(by.to_i64())).ok()
+    };
     let element = |place| at(place).and_then(|at| data.get(at)).copied().unwrap_or_default();
     let want: Vec<T> = moves.iter().enumerate().map(element).collect();
     assert_eq!(out, want, "{moves:?}, step {step}");
