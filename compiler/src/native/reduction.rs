@@ -43,6 +43,9 @@ pub struct Reduction {
 }
 
 impl Reduction {
+    /// The fewest places for which a thread reduces all points of one.
+    pub const FEW: usize = 64;
+
     /// Compiles a nest that aggregates values of type `dtype`.
     pub(super) fn new(nest: &Nest, aggregation: Aggregation, dtype: DType) -> Self {
         let across = Self::across(nest, aggregation, dtype);
@@ -98,14 +101,17 @@ impl Reduction {
     }
 
     /// Returns the load of an aggregation along rows of consecutive elements, which are aggregated
-    /// where they are. There are none if they are long, or so few that threads share one.
+    /// where they are. There are none if they are long, unless threads share one.
     pub fn rows(&self) -> Option<&Reader> {
-        self.element().filter(|reader| self.has_rows() && self.is_row(reader))
+        /// The sums of longer rows are more accurate in parts.
+        const LONGEST: usize = 8 * CHUNK;
+        let suits = self.is_along() && (self.points.size <= LONGEST || self.is_shared());
+        self.element().filter(|reader| suits && self.is_row(reader))
     }
 
     /// Returns the loads of a sum of products of two elements, both along rows as those of
-    /// [`Reduction::rows`]. In shorter rows than these, adding up a row's partial sums would take
-    /// most of the time.
+    /// [`Reduction::rows`], but of at most a chunk of points, and not so few that threads share
+    /// one. In shorter rows, adding up a row's partial sums would take most of the time.
     pub fn dots(&self) -> Option<[&Reader; 2]> {
         const SHORTEST: usize = 24;
         let (product, loads) = self.body.steps.split_last()?;
@@ -125,15 +131,18 @@ impl Reduction {
             let Action::Load(reader) = &load.action else { return None };
             (self.is_static(reader) && self.is_row(reader)).then_some(&**reader)
         };
-        if is_sum && self.has_rows() { Some([row(a)?, row(b)?]) } else { None }
+        let suits = self.is_along() && self.points.size <= CHUNK && !self.is_shared();
+        if is_sum && suits { Some([row(a)?, row(b)?]) } else { None }
     }
 
-    /// Returns whether the reduction runs along rows that are neither long, nor so few that threads
-    /// share one.
-    fn has_rows(&self) -> bool {
-        const FEW: usize = 64;
-        let is_along = !self.across && self.guards.is_empty() && self.rank.is_none();
-        is_along && self.points.size <= CHUNK && self.places.size >= FEW
+    /// Returns whether the reduction runs along rows of points that all count.
+    fn is_along(&self) -> bool {
+        !self.across && self.guards.is_empty() && self.rank.is_none()
+    }
+
+    /// Returns whether places are so few that threads share the points of one.
+    fn is_shared(&self) -> bool {
+        self.places.size < Self::FEW
     }
 
     /// Returns whether a load reads consecutive elements along the reduction.

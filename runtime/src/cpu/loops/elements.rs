@@ -102,8 +102,6 @@ pub struct Rows {
     pub operand: usize,
     /// The address of a row's first element, through the places.
     lines: Lines,
-    /// The length of a row.
-    length: usize,
     /// For the arg forms, the position of a row's first point, and the step to the next.
     position: Option<(i32, i32)>,
 }
@@ -123,28 +121,28 @@ impl Rows {
         };
         let lines = Lines::through(places, offset.axes, &[], offset.expressions.clone());
         let forward = lines.steps[0] >= 0;
-        forward.then_some(Self { operand: *operand, lines, length: points.size, position })
+        forward.then_some(Self { operand: *operand, lines, position })
     }
 
-    /// Aggregates the rows of a chunk of places: to values, or for the arg forms to positions.
-    /// `first` is the position of the first element of `data`, and `walker` is at the first point
-    /// of the reduction.
+    /// Aggregates some points of the rows of a chunk of places: to values, or for the arg forms to
+    /// positions. `first` is the position of the first element of `data`, and `walker` is at the
+    /// first point of the reduction.
     pub fn fold<T: Number>(
         &self,
         (aggregation, identity): (Aggregation, T),
         (places, walker): (&Space, &mut Walker),
         (data, first): (&[T], usize),
-        chunk: Range<usize>,
+        (chunk, points): (Range<usize>, Range<usize>),
         (values, positions): (&mut [T], &mut [i32]),
     ) {
-        let (length, step) = (self.length, self.lines.steps[0] as usize);
+        let (length, step) = (points.len(), self.lines.steps[0] as usize);
         walker.walk(
             places,
             &self.lines,
             chunk.start,
             chunk.len(),
             |Piece { at, length: rows, values: from }| {
-                let data = &data[(from[0] - first as i64) as usize..];
+                let data = &data[(from[0] - first as i64) as usize + points.start..];
                 let Some((position, by)) = self.position else {
                     return vector::fold_rows(
                         aggregation,
@@ -157,8 +155,23 @@ impl Rows {
                 };
                 let greatest = aggregation == Aggregation::ArgMax;
                 let to = &mut positions[at..at + rows];
+                let position = position + by * points.start as i32;
                 vector::best_of_rows(greatest, identity, data, step, length, (position, by), to);
             },
         );
+    }
+
+    /// Aggregates some points of one place to a value.
+    pub fn fold_one<T: Number>(
+        &self,
+        with: (Aggregation, T),
+        at: (&Space, &mut Walker),
+        data: (&[T], usize),
+        place: usize,
+        points: Range<usize>,
+    ) -> T {
+        let mut value = [with.1];
+        self.fold(with, at, data, (place..place + 1, points), (&mut value, &mut []));
+        value[0]
     }
 }

@@ -81,18 +81,15 @@ impl<'a> Job<'a> {
         };
         epilogue.clear_sinks();
         for (output, &result) in self.epilogue.results.iter().enumerate() {
-            if let Some((bytes, range)) = part(output, result) {
-                if self.epilogue.longest_chain.is_none() {
-                    bytes.prefetch(range.clone());
-                }
-                if self.epilogue.direct[output] {
-                    let is_read = self.program.outputs[output].over.is_some();
-                    let place = ChunkPointer::elements(bytes.part(&range));
-                    let sink = Sink { output, value: result, place, bytes: range.len(), is_read };
-                    // SAFETY: `part` checks that the range lies in the output. Each place is
-                    // finished by one thread only, which clears the sinks before the next chunk.
-                    unsafe { epilogue.add_sink(sink) };
-                }
+            if self.epilogue.direct[output]
+                && let Some((bytes, range)) = part(output, result)
+            {
+                let is_read = self.program.outputs[output].over.is_some();
+                let place = ChunkPointer::elements(bytes.part(&range));
+                let sink = Sink { output, value: result, place, bytes: range.len(), is_read };
+                // SAFETY: `part` checks that the range lies in the output. Each place is finished
+                // by one thread only, which clears the sinks before the next chunk.
+                unsafe { epilogue.add_sink(sink) };
             }
         }
         epilogue.run_into_sinks(places.start, places.len());

@@ -5,8 +5,9 @@
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
 //! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
 //! aggregates, and [`elements`] and [`dots`] do so where there is nothing to compute before, or
-//! only products; [`ranks`] finds the best values in order; [`running`] aggregates up to each
-//! place; [`scatter`] aggregates at places known only at run time.
+//! only products, along rows by [`in_rows`]; [`ranks`] finds the best values in order;
+//! [`running`] aggregates up to each place; [`scatter`] aggregates at places known only at run
+//! time.
 
 mod counting;
 pub mod dots;
@@ -16,6 +17,8 @@ pub mod elements;
     expect(unsafe_code, reason = "functions compiled for a vector unit")
 )]
 pub mod fused;
+#[expect(unsafe_code, reason = "threads write parts of one output")]
+mod in_rows;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod job;
 #[expect(unsafe_code, reason = "chains read and write at addresses, and results go to outputs")]

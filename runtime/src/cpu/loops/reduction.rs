@@ -127,7 +127,8 @@ pub struct Run<'a, T> {
 }
 
 impl<T: Number> Run<'_, T> {
-    fn arg(&self) -> bool {
+    /// Returns whether it is of the arg forms.
+    pub fn arg(&self) -> bool {
         matches!(self.aggregation, Aggregation::ArgMax | Aggregation::ArgMin)
     }
 
@@ -201,7 +202,7 @@ impl<T: Number> Run<'_, T> {
         /// The points of a block that one thread reduces, if places are few.
         const BLOCK: usize = 16 * CHUNK;
         let Reduction { body, points, .. } = self.reduction;
-        let blocks = if self.reduction.places.size < 64 {
+        let blocks = if self.reduction.places.size < native::Reduction::FEW {
             points.size.div_ceil(BLOCK).clamp(1, MOST_PARTIALS / 64)
         } else {
             1
@@ -215,11 +216,14 @@ impl<T: Number> Run<'_, T> {
                 dots.sum(at, [a, b], chunk, sums);
             });
         }
-        if let Some(rows) = &self.reduction.rows
-            && let Some(data) = self.plain(rows.operand)
+        let rows = self.reduction.rows.as_ref();
+        let rows = rows.and_then(|rows| Some((rows, self.plain(rows.operand)?)));
+        if let Some((rows, data)) = rows
+            && blocks == 1
         {
             return self.in_rows(places, work, |at, chunk, results| {
-                rows.fold((self.aggregation, self.identity), at, data, chunk, results);
+                let some = (chunk, 0..points.size);
+                rows.fold((self.aggregation, self.identity), at, data, some, results);
             });
         }
         if blocks == 1 {
@@ -236,7 +240,17 @@ impl<T: Number> Run<'_, T> {
         parallel(0..places.len() * blocks, work, worker, |fold, units| {
             for unit in units {
                 let (place, start) = (places.start + unit / blocks, unit % blocks * block);
-                let partial = fold.fold(place, start..points.size.min(start + block));
+                let some = start..points.size.min(start + block);
+                let partial = match rows {
+                    Some((rows, data)) if !self.arg() => {
+                        fold.machine.walker.locate(points, 0);
+                        let at = (&self.reduction.places, &mut fold.machine.walker);
+                        let with = (self.aggregation, self.identity);
+                        let value = rows.fold_one(with, at, data, place, some);
+                        Partial { value, position: counted(true) }
+                    }
+                    _ => fold.fold(place, some),
+                };
                 // SAFETY: each unit has its own element, and one thread runs it.
                 let to = unsafe { shared.slice(unit..unit + 1) };
                 to[0] = partial;
@@ -244,41 +258,6 @@ impl<T: Number> Run<'_, T> {
         });
         self.join(places.clone(), blocks, |place, block| {
             partials[(place - places.start) * blocks + block]
-        });
-    }
-
-    /// Returns the elements of an operand and the position of the first, to be read where they are.
-    /// `None` if an output overwrites the operand.
-    fn plain(&self, operand: usize) -> Option<(&[T], usize)> {
-        let operand = &self.job.launch.operands[operand];
-        operand.over().is_none().then(|| (operand.after(operand.first), operand.first))
-    }
-
-    /// Aggregates rows of elements that are read where they are, and finishes their places. `fold`
-    /// computes the values of a chunk of places, or for the arg forms the positions. Its walker is
-    /// at the first point of the reduction.
-    fn in_rows(
-        &self,
-        places: Range<usize>,
-        work: usize,
-        fold: impl Fn((&Space, &mut Walker), Range<usize>, (&mut [T], &mut [i32])) + Sync,
-    ) {
-        let Reduction { body, places: space, points, .. } = self.reduction;
-        let worker = || (self.job.finisher(), body.machine(self.job.launch));
-        parallel(places, work, worker, |(epilogue, machine), places| {
-            for chunk in self.job.epilogue.chunks(places) {
-                machine.walker.locate(points, 0);
-                let length = chunk.len();
-                epilogue.given::<Bool>(WRITTEN)[..length].fill(Bool((points.size > 0) as u8));
-                let results = if self.arg() {
-                    (&mut [][..], &mut epilogue.given::<i32>(ACCUMULATOR)[..length])
-                } else {
-                    (&mut epilogue.given::<T>(ACCUMULATOR)[..length], &mut [][..])
-                };
-                fold((space, &mut machine.walker), chunk.clone(), results);
-                // SAFETY: `parallel` gives each place to one thread.
-                unsafe { self.job.finish(epilogue, chunk) };
-            }
         });
     }
 

@@ -59,19 +59,6 @@ pub fn elements_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
     bytemuck::pod_align_to_mut(bytes).1
 }
 
-/// Prefetches elements that will be read soon. They follow a chunk of about one page, and the
-/// hardware prefetcher stops at the end of a page.
-pub fn prefetch<T>(elements: &[T]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in elements.chunks(64 / size_of::<T>()) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch has no effect on memory, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = elements;
-}
-
 /// Returns the bytes of `elements` of `size` bytes each, or the greatest number if they are more.
 pub fn bytes(elements: &[usize], size: usize) -> u64 {
     elements.iter().fold(size as u64, |bytes, &count| bytes.saturating_mul(count as u64))

@@ -5,7 +5,7 @@
 //! next, `caches` tells how much memory is near, and `pages` asks for huge pages.
 
 mod caches;
-#[expect(unsafe_code, reason = "types of plain bytes, and prefetches")]
+#[expect(unsafe_code, reason = "types of plain bytes")]
 mod elements;
 #[expect(unsafe_code, reason = "an operand may be memory that an output overwrites")]
 mod operand;
@@ -16,7 +16,7 @@ pub mod scratch;
 mod shared;
 
 pub use caches::CACHES;
-pub use elements::{Bool, CacheLine, Register, bytes, elements, elements_mut, prefetch};
+pub use elements::{Bool, CacheLine, Register, bytes, elements, elements_mut};
 pub use operand::{Launch, Operand, Operands, Output, Outputs};
 pub use pages::prefer_huge_pages;
 pub use shared::Shared;

@@ -30,20 +30,6 @@ impl<'a, T> Shared<'a, T> {
         Self { start: data.as_mut_ptr(), len: data.len(), borrow: PhantomData }
     }
 
-    /// Prefetches a part that will be written soon.
-    pub fn prefetch(&self, range: Range<usize>) {
-        #[cfg(target_arch = "x86_64")]
-        for at in range.step_by(64 / size_of::<T>()) {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a prefetch has no effect on memory, whatever the address.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_ET0>(self.start.wrapping_add(at).cast_const().cast())
-            };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = range;
-    }
-
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len

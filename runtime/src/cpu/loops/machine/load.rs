@@ -2,7 +2,7 @@
 
 use super::{At, Machine};
 use crate::cpu::loops::walk::{Piece, Walker};
-use crate::cpu::memory::{Output, elements, prefetch};
+use crate::cpu::memory::{Output, elements};
 use crate::cpu::vector;
 use crate::cpu::vector::number::{Bits, Number, typed};
 use crate::cpu::vector::strip::{ChunkPointer, Code};
@@ -183,14 +183,13 @@ impl Machine<'_> {
         }
         let next =
             data.get(local + length..(local + 2 * length).min(data.len())).unwrap_or_default();
-        // The longest chain prefetches element by element as it goes, where that pays.
+        // The longest chain prefetches as it goes. Before other loops, prefetches of a whole chunk
+        // take longer than the processor's own.
         if self.tape.longest_chain.is_some()
             && next.len() == length
             && size_of::<T>() == size_of::<f32>()
         {
             self.ahead.push((Code::Fetch, ChunkPointer::elements(next.as_ptr().cast_mut().cast())));
-        } else {
-            prefetch(next);
         }
         self.at[value] = At::Operand(source.reader.operand, place);
         length
