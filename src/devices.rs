@@ -70,10 +70,12 @@ fn compiling(bar: ProgressBar) -> impl Fn(usize, usize) {
         let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
         if compiled == 0 {
             *began = Instant::now();
-            bar.reset();
         } else if compiled >= all {
             bar.finish_and_clear();
         } else if began.elapsed() > LONG {
+            if bar.is_finished() {
+                bar.reset();
+            }
             bar.set_length(all as u64);
             bar.set_position(bar.position().max(compiled as u64));
         }

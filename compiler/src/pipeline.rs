@@ -121,8 +121,8 @@ fn planned(
         && let Some((mut parts, wholes)) = partition(graph, &large, profile, wholes)
     {
         stage("partition", &parts, |parts| parts.verify());
-        rewrite(&mut parts, &[("share", share)]);
-        return planned(&parts, profile, options, &wholes);
+        rewrite(&mut parts, &[("share", share), ("settle", settle), ("dead", dead)]);
+        return planned(&parts, profile, options, &wholes).map_err(|error| error.of_whole(&wholes));
     }
     let draft = stage("nests", nests(&groups, profile, wholes)?, Draft::verify);
     let mut draft = stage("divide", divide(draft)?, Draft::verify);

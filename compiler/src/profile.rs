@@ -6,6 +6,7 @@ mod families;
 mod tests;
 
 use crate::dtype::DType;
+use crate::tensor::TensorType;
 
 /// The template family that executes a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,6 +187,15 @@ impl Profile {
             Execution::Native => u64::MAX,
         };
         self.max_buffer_bytes.min(self.max_binding_bytes).min(addressable)
+    }
+
+    /// Returns whether a tensor is larger than a buffer can be. `false` if there are no tensors of
+    /// its type.
+    pub fn is_too_large(&self, ty: &TensorType) -> bool {
+        self.storage(ty.dtype).is_some_and(|storage| {
+            let bytes = (ty.elements() as u64).saturating_mul(storage.size() as u64);
+            bytes > self.most_bytes(storage)
+        })
     }
 
     /// Returns the profile of listings and snapshots: the capabilities of every browser and every

@@ -80,7 +80,7 @@ impl Device {
 
     /// Returns the same device that calls `report` while a session is built, if it compiles kernels
     /// for it: with the number of those that are compiled and that of all, at first and after each,
-    /// from any thread. A first session for a GPU may take seconds.
+    /// from any thread, possibly out of order. A first session for a GPU may take seconds.
     ///
     /// ```
     /// use tile_runtime::{Device, Model};

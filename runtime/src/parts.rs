@@ -7,7 +7,7 @@ use std::ops::Range;
 use tile_compiler::plan::{Plan, Port};
 use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
-use crate::backend::{Executable, Pending, Ports, Transfer, Watched};
+use crate::backend::{Executable, Pending, Ports, Transfer, Watched, block_on};
 use crate::error::Error;
 use crate::storage::to_storage;
 use crate::store::Store;
@@ -45,39 +45,61 @@ pub fn joined(executable: Box<dyn Executable>) -> Box<dyn Executable> {
     if plan.given().chain(&plan.outputs).all(|port| port.whole.is_none()) {
         return executable;
     }
-    let (arguments, outputs) = (Port::ranges(plan.given()), Port::ranges(&plan.outputs));
+    let inputs = plan.inputs.len();
+    let weights = Port::ranges(&plan.weights).into_iter();
+    let weights = weights.map(|range| inputs + range.start..inputs + range.end);
+    let arguments = Port::ranges(&plan.inputs).into_iter().chain(weights).collect();
+    let outputs = Port::ranges(&plan.outputs);
     Box::new(InParts { executable, arguments, outputs })
 }
 
-/// Shares weights between executables of one device; see [`Executable::share`].
+/// Shares weights between executables of one device; see [`Executable::share`]. Those that are in
+/// other parts are copied.
 pub fn share(
     mine: &mut dyn Executable,
     pairs: &[(usize, usize)],
     other: &dyn Executable,
 ) -> Result<(), Error> {
-    let of = |executable: &dyn Executable, number: usize| {
-        let executable: &dyn Any = executable;
-        match executable.downcast_ref::<InParts>() {
-            Some(in_parts) => in_parts.arguments.get(number).cloned(),
-            None => Some(number..number + 1),
-        }
-    };
-    let mut parts = Vec::with_capacity(pairs.len());
+    let (mut shared, mut copied) = (Vec::with_capacity(pairs.len()), Vec::new());
     for &(number, theirs) in pairs {
         let missing = || Error::internal(format!("there is no weight {number} or {theirs}"));
-        let (own, theirs) = of(mine, number).zip(of(other, theirs)).ok_or_else(missing)?;
-        if own.len() != theirs.len() {
-            return Err(Error::internal("two programs have other parts of a weight"));
+        let (ports, other_ports) =
+            ports(mine, number).zip(ports(other, theirs)).ok_or_else(missing)?;
+        let is_same = |(one, two)| port_type(mine, one) == port_type(other, two);
+        let mut both = ports.clone().zip(other_ports.clone());
+        match ports.len() == other_ports.len() && both.all(is_same) {
+            true => shared.extend(ports.zip(other_ports)),
+            false => copied.push((number, theirs)),
         }
-        parts.extend(own.zip(theirs));
     }
-    let any: &dyn Any = other;
-    let other = any.downcast_ref::<InParts>().map_or(other, |other| &*other.executable);
-    let any: &mut dyn Any = mine;
-    if let Some(mine) = any.downcast_mut::<InParts>() {
-        return mine.executable.share(&parts, other);
+    {
+        let any: &dyn Any = other;
+        let other = any.downcast_ref::<InParts>().map_or(other, |other| &*other.executable);
+        let any: &mut dyn Any = mine;
+        match any.downcast_mut::<InParts>() {
+            Some(mine) => mine.executable.share(&shared, other)?,
+            None => mine.share(&shared, other)?,
+        }
     }
-    mine.share(&parts, other)
+    for (number, theirs) in copied {
+        let value = block_on(other.get(theirs))?;
+        block_on(mine.set(number, &value))?;
+    }
+    Ok(())
+}
+
+/// Returns the ports of an input or weight.
+fn ports(executable: &dyn Executable, number: usize) -> Option<Range<usize>> {
+    let executable: &dyn Any = executable;
+    match executable.downcast_ref::<InParts>() {
+        Some(in_parts) => in_parts.arguments.get(number).cloned(),
+        None => Some(number..number + 1),
+    }
+}
+
+/// Returns the type of a port, if the executable has a plan.
+fn port_type(executable: &dyn Executable, number: usize) -> Option<&TensorType> {
+    executable.plan()?.given().nth(number).map(|port| &port.ty)
 }
 
 /// Returns a tensor from its parts, which it has one after the other.

@@ -121,12 +121,12 @@ fn a_program_that_the_device_cannot_hold_is_refused_where_it_stands() {
     let error = model.on(&device).dim("N", 1 << 26).build().map(|_| ()).unwrap_err();
     assert_eq!(error.blame(), Blame::Input);
     insta::assert_snapshot!(error.render("big.tile", false), @"
-    [E0290] Error: `Y` is f32[32768, 32768], 4294967296 bytes: `generic` holds at most 134217728 bytes in a buffer
-       ╭─[ big.tile:1:27 ]
+    [E0290] Error: `X` is f32[67108864], 268435456 bytes: `generic` holds at most 134217728 bytes in a buffer
+       ╭─[ big.tile:1:12 ]
        │
-     1 │ function f(X[N]) -> (Y) { Y[i, j: N, N] = =(X[i]); }
-       │                           ────────────┬───────────
-       │                                       ╰───────────── here
+     1 │ function f(X[N]) -> (Y) { Y[] = argmax(X[i]); }
+       │            ──┬─
+       │              ╰─── here
        │
        │ Help: use smaller sizes, or the device `cpu`
     ───╯

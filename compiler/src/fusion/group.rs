@@ -51,8 +51,8 @@ pub struct Groups<'g> {
 }
 
 impl Groups<'_> {
-    /// Returns the tensors that must be in memory, but are larger than the device's buffers: without
-    /// the results of scans, and what these store.
+    /// Returns the tensors that must be in memory, but are larger than the device's buffers:
+    /// without the results of scans, and what these store.
     pub fn larger_than_buffers(&self, profile: &Profile) -> Vec<NodeId> {
         let graph = self.graph;
         let roots = self.list.iter().flat_map(|group| &group.roots).copied();
@@ -60,12 +60,7 @@ impl Groups<'_> {
         let mut large: Vec<NodeId> = graph.ids().filter(is_source).chain(roots).collect();
         large.retain(|&id| {
             let node = graph.node(id);
-            let is_of_scan = matches!(node.op, Op::Scan(_) | Op::Result { .. });
-            let storage = profile.storage(node.ty.dtype).filter(|_| !is_of_scan);
-            storage.is_some_and(|storage| {
-                let bytes = (node.ty.elements() as u64).saturating_mul(storage.size() as u64);
-                bytes > profile.most_bytes(storage)
-            })
+            !matches!(node.op, Op::Scan(_) | Op::Result { .. }) && profile.is_too_large(&node.ty)
         });
         large
     }

@@ -30,10 +30,7 @@ impl Prelude {
     /// Finds the prelude of a graph. `order` is topological.
     pub fn find(graph: &Graph, order: &[NodeId], profile: &Profile) -> Prelude {
         let most_buffers = profile.max_buffers as usize;
-        let fits = |id| {
-            let storage = profile.storage(graph.dtype(id)).unwrap_or(graph.dtype(id));
-            (graph.node(id).ty.elements() * storage.size()) as u64 <= profile.most_bytes(storage)
-        };
+        let fits = |id| !profile.is_too_large(&graph.node(id).ty);
         let mut prelude = Prelude { nodes: NodeSet::new(), kept: NodeSet::new() };
         let mut of_weights = NodeSet::new();
         for &id in order {

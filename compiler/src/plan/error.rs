@@ -1,5 +1,7 @@
 //! [`PlanError`]: the reason why a graph has no plan.
 
+use std::collections::HashMap;
+
 use tile_lang::budget::Exceeded;
 use tile_lang::diagnostic::Diagnostic;
 use tile_lang::span::Span;
@@ -61,6 +63,21 @@ pub enum PlanError {
 }
 
 impl PlanError {
+    /// Returns the error about the whole tensor, instead of a part.
+    pub(crate) fn of_whole(self, wholes: &HashMap<String, (String, TensorType)>) -> PlanError {
+        match self {
+            PlanError::TooLarge { value, ty, bytes, limit, device } => {
+                let Some((whole, whole_ty)) = wholes.get(&value).cloned() else {
+                    return PlanError::TooLarge { value, ty, bytes, limit, device };
+                };
+                let size = bytes / ty.elements().max(1) as u64;
+                let bytes = (whole_ty.elements() as u64).saturating_mul(size);
+                PlanError::TooLarge { value: whole, ty: whole_ty, bytes, limit, device }
+            }
+            error => error,
+        }
+    }
+
     /// Returns the error at the source location that computes the value. `None` for a bug in the
     /// compiler.
     pub fn diagnostic(&self, graph: &Graph) -> Option<Diagnostic> {

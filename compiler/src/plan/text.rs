@@ -59,7 +59,7 @@ impl fmt::Display for Plan {
                 let most =
                     bytes(self.profile.most_bytes(self.buffers[ports[range.start].buffer].storage));
                 let (tensor, parts) = (tensor(&ports[range.start]), range.len());
-                writeln!(f, "    in {parts} parts   {tensor}, as a buffer has at most {most}")?;
+                writeln!(f, "    in {parts} parts   {tensor}: a buffer has at most {most}")?;
             }
         }
         self.totals(f)?;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::profile::Execution;
 
 use super::flow::{BoundWork, Flow};
-use super::{BufferId, Content, Launch, Loop, Plan, Routine, Step, Work};
+use super::{BufferId, Content, Launch, Loop, Plan, Port, Routine, Step, Work};
 
 impl Plan {
     /// Checks the invariants that the [module documentation](super) states, and every nest and
@@ -78,6 +78,18 @@ impl Plan {
             });
             if !fits {
                 return Err(format!("`{}` does not fit buffer {}", port.name, port.buffer));
+            }
+        }
+        for ports in [&self.inputs, &self.weights, &self.outputs] {
+            for range in Port::ranges(ports) {
+                let parts = &ports[range];
+                let (name, ty) = parts[0].tensor();
+                let elements: Option<usize> =
+                    parts.iter().map(|part| part.ty.checked_elements()).sum();
+                let is_part = |part: &Port| part.ty.dtype == ty.dtype;
+                if elements != ty.checked_elements() || !parts.iter().all(is_part) {
+                    return Err(format!("the parts of `{name}` do not make up {ty}"));
+                }
             }
         }
         let is_update = |&(weight, output): &(usize, usize)| {

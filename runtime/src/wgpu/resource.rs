@@ -89,7 +89,7 @@ impl<'p> BoundPort<'p> {
     pub fn new(plan: &'p Plan, name: &str, is_output: bool) -> Result<BoundPort<'p>, Error> {
         let ports = if is_output { &plan.outputs } else { &plan.inputs };
         let in_parts = || {
-            let what = "it is larger than a buffer that the device can bind".into();
+            let what = "it is in several buffers, as it is too large for one".into();
             Error::Bind { name: name.into(), what }
         };
         let port = ports.iter().find(|port| port.name == name).ok_or_else(in_parts)?;

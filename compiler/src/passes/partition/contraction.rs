@@ -6,9 +6,9 @@
 //! that the contractions of all parts have about as many points as that of the whole.
 
 use crate::affine::Affine;
-use crate::dtype::Scalar;
+use crate::dtype::{DType, Scalar};
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, IndexRange, NodeId, Op};
-use crate::scalar::{Inst, Program};
+use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
 use super::{Partition, constant};
@@ -100,13 +100,24 @@ impl Partition<'_> {
                 if !can_combine {
                     return None;
                 }
-                let (first, ty) = (pieces.remove(0), pieces[0].ty.clone());
-                let mut result = self.add_points(first)?;
+                // Sums of 16-bit floats are rounded once.
+                let narrow = pieces[0].ty.clone();
+                let is_narrow = matches!(narrow.dtype, DType::F16 | DType::BF16);
+                if is_narrow && matches!(operation, BinaryOp::Add | BinaryOp::Mul) {
+                    pieces.iter_mut().for_each(widen);
+                }
+                let ty = pieces[0].ty.clone();
+                let mut result = None;
                 for piece in pieces {
                     let next = self.add_points(piece)?;
-                    result = self.new.add(Op::Binary(operation), ty.clone(), &[result, next]);
+                    result = Some(result.map_or(next, |sum| {
+                        self.new.add(Op::Binary(operation), ty.clone(), &[sum, next])
+                    }));
                 }
-                Some(result)
+                if ty == narrow {
+                    return result;
+                }
+                Some(self.new.add(Op::Cast, narrow, &[result?]))
             }
             _ => None,
         }
@@ -208,6 +219,12 @@ impl Partition<'_> {
         for _ in 0..ROUNDS {
             let before = ranges.clone();
             for (form, most) in &bounded {
+                let (low, high) = form.bounds(&ranges)?;
+                if high < 0 || low > *most {
+                    return Some(false);
+                }
+            }
+            for (form, most) in &bounded {
                 for &(variable, coefficient) in form.terms() {
                     if !stays(variable) {
                         shrink_one(form, *most, variable, coefficient, &mut ranges)?;
@@ -244,6 +261,20 @@ impl Partition<'_> {
             && op.accesses.iter().all(Access::is_fixed)
             && self.bounded(points).is_some_and(|bounded| bounded.iter().all(is_within))
     }
+}
+
+/// Makes the terms and the result f32: factors of a product before it is rounded.
+fn widen(points: &mut Points) {
+    points.ty.dtype = DType::F32;
+    let body = &mut points.op.body;
+    let term = body.results[0];
+    body.results[0] = match body.insts[term].0 {
+        Inst::Binary(BinaryOp::Mul, a, b) => {
+            let (a, b) = (body.cast(a, DType::F32), body.cast(b, DType::F32));
+            body.binary(BinaryOp::Mul, a, b)
+        }
+        _ => body.cast(term, DType::F32),
+    };
 }
 
 fn inclusive(indices: &[IndexRange]) -> Vec<(i64, i64)> {

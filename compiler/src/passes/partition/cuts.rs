@@ -49,8 +49,13 @@ pub(super) fn find(graph: &Graph, large: &[NodeId], profile: &Profile) -> Option
     let mut cuts = NodeMap::new();
     let next = next_values(graph);
     for id in given.into_iter().chain(others) {
-        if !cuts.contains(id) {
-            cuts.extend(Related::of(graph, id, profile, &next)?.cuts()?.into_entries());
+        if cuts.contains(id) {
+            continue;
+        }
+        for (id, own) in Related::of(graph, id, profile, &next)?.cuts(large)?.into_entries() {
+            if cuts.insert(id, own).is_some() {
+                return None;
+            }
         }
     }
     let parts: usize = cuts.values().map(Cuts::count).sum();
@@ -169,17 +174,19 @@ impl<'g> Related<'g> {
     }
 
     fn is_large(&self, id: NodeId) -> bool {
-        self.bytes(id).is_some_and(|(bytes, most)| bytes > most)
+        self.profile.is_too_large(&self.graph.node(id).ty)
     }
 
     /// Returns the cuts of all tensors. They have the same number of parts, and all but the last
-    /// part have the same size, so that they share kernels.
-    fn cuts(&self) -> Option<NodeMap<Cuts>> {
+    /// part have the same size, so that they share kernels. Only those in `large`, which are in
+    /// memory, limit the size, so that a weight has the same parts in programs for other batches.
+    fn cuts(&self, large: &[NodeId]) -> Option<NodeMap<Cuts>> {
         let extent = |(id, &axis): (NodeId, &usize)| self.graph.shape(id)[axis];
         // The tensors can be cut between blocks: at a number of rows that is whole for each.
         let blocks = self.axes.iter().map(extent).fold(0, gcd);
         let mut most = blocks;
-        for (id, _) in self.axes.iter() {
+        let of_these = self.axes.iter().map(|(id, _)| id).filter(|id| large.contains(id));
+        for id in of_these {
             let (bytes, mut limit) = self.bytes(id)?;
             if let Op::PrngValue = self.graph.node(id).op {
                 // A part may begin at any lane.
@@ -190,7 +197,7 @@ impl<'g> Related<'g> {
         }
         // Blocks that are too large alone are cut again.
         let most = most.max(1);
-        let size = blocks.div_ceil(blocks.div_ceil(most).max(1));
+        let size = rounded(blocks.div_ceil(blocks.div_ceil(most).max(1)), most);
         if size == 0 || size >= blocks {
             return None;
         }
@@ -201,6 +208,17 @@ impl<'g> Related<'g> {
         };
         Some(self.axes.iter().map(cuts).collect())
     }
+}
+
+/// Returns about this size: a multiple of a power of two where that changes it little, so that
+/// windows which lie side by side read one part each.
+fn rounded(size: usize, most: usize) -> usize {
+    let steps = (1..=6).rev().map(|bits| 1 << bits).filter(|step| 16 * step <= size);
+    let near = |step: usize| {
+        let up = size.next_multiple_of(step);
+        if up <= most { up } else { size / step * step }
+    };
+    steps.map(near).next().unwrap_or(size)
 }
 
 /// Returns the axis of a reshaped tensor that runs along the same elements as `axis` before, both

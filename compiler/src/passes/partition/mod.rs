@@ -26,7 +26,7 @@
 mod contraction;
 mod cuts;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
@@ -55,6 +55,9 @@ pub(crate) fn partition(
     wholes: &Wholes,
 ) -> Option<(Graph, Wholes)> {
     let cuts = cuts::find(graph, large, profile)?;
+    let given = graph.inputs.iter().chain(&graph.weights);
+    let names = given.clone().filter_map(|&id| graph.node(id).op.given_name());
+    let outputs = graph.outputs.iter().map(|(name, _)| name.as_str());
     let mut partition = Partition {
         old: graph,
         new: Graph::within(graph.name.clone(), &graph.budget),
@@ -62,8 +65,8 @@ pub(crate) fn partition(
         whole: NodeMap::new(),
         parts: NodeMap::new(),
         wholes: wholes.clone(),
+        taken: names.chain(outputs).map(str::to_owned).collect(),
     };
-    let given = graph.inputs.iter().chain(&graph.weights);
     given.for_each(|&id| partition.give(id));
     for id in graph.topological() {
         if graph.node(id).op.given_name().is_none() {
@@ -86,6 +89,8 @@ struct Partition<'g> {
     /// The parts of old nodes.
     parts: NodeMap<Vec<NodeId>>,
     wholes: Wholes,
+    /// The names of the old graph.
+    taken: HashSet<String>,
 }
 
 impl Partition<'_> {
@@ -114,11 +119,19 @@ impl Partition<'_> {
     /// Returns the name of a part of an input, weight or output, and notes the whole.
     fn name_part(&mut self, name: &str, ty: &TensorType, cuts: &Cuts, part: usize) -> String {
         let (low, high) = cuts.range(part);
-        let own = format!("{name}[{low}..{high}]");
         let itself = || (name.to_owned(), ty.clone());
         let whole = self.wholes.get(name).cloned().unwrap_or_else(itself);
-        self.wholes.insert(own.clone(), whole);
-        own
+        let mut part = format!("{name}[{low}..{high}]");
+        // An ONNX file may have any name.
+        let is_taken = |part: &String| match self.wholes.get(part) {
+            Some(known) => *known != whole,
+            None => self.taken.contains(part),
+        };
+        while is_taken(&part) {
+            part.push('\'');
+        }
+        self.wholes.insert(part.clone(), whole);
+        part
     }
 
     /// Copies the outputs' names. A partitioned output is several.
@@ -254,7 +267,9 @@ impl Partition<'_> {
         part: usize,
     ) -> Option<NodeId> {
         if let Some(parts) = self.parts.get(operand) {
-            let same = self.cuts[operand].at == cuts.at;
+            let rank = self.old.node(operand).ty.rank();
+            let other = &self.cuts[operand];
+            let same = other.at == cuts.at && other.axis + ty.rank() == cuts.axis + rank;
             return same.then(|| parts.get(part).copied()).flatten();
         }
         let whole = *self.whole.get(operand)?;

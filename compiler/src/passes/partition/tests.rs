@@ -137,6 +137,13 @@ graph windows(%0, %1) -> (Y = %2)
 %1 = input K : f32[3]
 %2 = contract sum [n, y, x] (n: 0..1, y: 0..9, x: 0..6, i: 0..3) where 2*y + i - 1 >= 0 { v0 = %0[n, 2*y + i - 1, x]; v1 = %1[i]; v2 = mul v0 v1; yield v2 } : f32[1, 9, 6]
 ", 220, 1);
+    // Windows that lie side by side, and one row of several.
+    check("\
+graph pooled(%0) -> (Y = %1, Z = %2)
+%0 = input X : f32[1, 101, 6]
+%1 = contract max [n, y, x] (n: 0..1, y: 0..50, x: 0..6, i: 0..2) { v0 = %0[n, 2*y + i, x]; yield v0 } : f32[1, 50, 6]
+%2 = contract min [] (j: 0..6) { v0 = %0[0, 40, j]; yield v0 } : f32[]
+", 900, 1);
     // A weight and its next value, elementwise and through another shape.
     check("\
 graph update(%0, %1, %2) -> (W = %8, N = %9)
@@ -196,6 +203,35 @@ graph pairs(%0, %1) -> (Y = %2, Z = %3)
 %2 = contract sum [i] (i: 0..14, j: 0..9, k: 0..3) { v0 = %0[i, k]; v1 = %1[j, k]; v2 = mul v0 v1; yield v2 } : f32[14]
 %3 = contract sum [] (i: 0..14, j: 0..14, k: 0..3) { v0 = %0[i, k]; v1 = %0[j, k]; v2 = mul v0 v1; yield v2 } : f32[]
 ", 60, 1);
+}
+
+#[test]
+fn sums_of_16_bit_floats_are_rounded_once() {
+    let text = "\
+graph sum(%0) -> (Y = %1)
+%0 = input X : f16[4, 30000]
+%1 = contract sum [] (i: 0..4, j: 0..30000) { v0 = %0[i, j]; yield v0 } : f16[]
+";
+    let (parts, _) = with_buffers(text, 120_000).unwrap();
+    let row = |sign: f64| {
+        let scalars = (0..30000).map(move |_| Scalar::from_f64(DType::F16, sign * 100.0));
+        Tensor::from_scalars(TensorType::new(DType::F16, [1, 30000]), scalars).unwrap()
+    };
+    let rows = parts.inputs.iter().zip([100.0, -100.0, 1.0, -1.0]);
+    let given: Vec<(&str, Tensor)> =
+        rows.map(|(id, sign)| (parts.node(*id).op.given_name().unwrap(), row(sign))).collect();
+    assert_eq!(interpret::run(&parts, &given).unwrap()[0].1.to_f64s(), [0.0]);
+    // The terms of a product are not rounded before.
+    let product =
+        text.replace("v0 = %0[i, j]; yield v0", "v0 = %0[i, j]; v1 = mul v0 v0; yield v1");
+    let (parts, _) = with_buffers(&product, 120_000).unwrap();
+    let is_f32 = |op: &Contraction| {
+        op.is_sum_of_products() && op.body.dtype(op.body.results[0]) == DType::F32
+    };
+    assert!(parts.ids().all(|id| match &parts.node(id).op {
+        Op::Contraction(op) => is_f32(op),
+        _ => true,
+    }));
 }
 
 #[test]
