@@ -65,19 +65,20 @@ pub fn open(name: Option<&str>, exact: bool, terminal: &Terminal) -> Result<Devi
 fn compiling(bar: ProgressBar) -> impl Fn(usize, usize) {
     /// The time after which the bar appears.
     const LONG: Duration = Duration::from_millis(300);
-    let began = Mutex::new(Instant::now());
+    let state = Mutex::new((Instant::now(), false));
     move |compiled, all| {
-        let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (began, is_shown) = &mut *state;
         if compiled == 0 {
             *began = Instant::now();
-        } else if compiled >= all {
-            bar.finish_and_clear();
-        } else if began.elapsed() > LONG {
-            if bar.is_finished() {
+        } else if compiled < all && began.elapsed() > LONG {
+            if !std::mem::replace(is_shown, true) {
                 bar.reset();
+                bar.set_length(all as u64);
             }
-            bar.set_length(all as u64);
             bar.set_position(bar.position().max(compiled as u64));
+        } else if compiled >= all && std::mem::replace(is_shown, false) {
+            bar.finish_and_clear();
         }
     }
 }

@@ -86,7 +86,10 @@ fn in_blocks(nest: &Nest, parts: usize) -> Option<Divided> {
     let least = extent.div_ceil(parts);
     // Equal parts need no guard, and a length that is a multiple of 4 can be read in vectors.
     let fits = |step: usize| {
-        (least.next_multiple_of(step)..2 * least).step_by(step).find(|&l| extent.is_multiple_of(l))
+        let equal = (1..=parts).rev().filter(|&parts| extent.is_multiple_of(parts));
+        let suits =
+            |length: &usize| length.is_multiple_of(step) && (least..2 * least).contains(length);
+        equal.map(|parts| extent / parts).find(suits)
     };
     let length = fits(4).or_else(|| fits(1)).unwrap_or(least);
     let parts = extent.div_ceil(length);

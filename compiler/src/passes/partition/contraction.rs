@@ -49,7 +49,7 @@ impl Partition<'_> {
             Operand::Parts(old) => Some((number, old)),
             Operand::Whole(_) => None,
         });
-        let Some((number, old)) = of_parts.next() else { return Some(self.add_whole(points)) };
+        let Some((number, old)) = of_parts.next() else { return self.add_whole(points) };
         let cuts = self.cuts[old].clone();
         let mut pieces = Vec::new();
         for (part, &new) in self.parts[old].iter().enumerate() {
@@ -145,8 +145,8 @@ impl Partition<'_> {
         result
     }
 
-    /// Adds a contraction of whole tensors.
-    fn add_whole(&mut self, points: Points) -> NodeId {
+    /// Adds a contraction of whole tensors: `None` if no kernel can bind these and the result.
+    fn add_whole(&mut self, points: Points) -> Option<NodeId> {
         let Points { mut op, operands, default, ty } = points;
         let mut read = Vec::new();
         for access in &mut op.accesses {
@@ -159,7 +159,8 @@ impl Partition<'_> {
         }
         op.default = default.is_some();
         read.extend(default);
-        self.new.add(Op::Contraction(Box::new(op)), ty, &read)
+        let fits = read.len() < self.most_buffers;
+        fits.then(|| self.new.add(Op::Contraction(Box::new(op)), ty, &read))
     }
 
     /// Returns the result of a contraction without valid points.

@@ -65,6 +65,7 @@ pub(crate) fn partition(
         whole: NodeMap::new(),
         parts: NodeMap::new(),
         wholes: wholes.clone(),
+        most_buffers: profile.max_buffers as usize,
         taken: names.chain(outputs).map(str::to_owned).collect(),
     };
     given.for_each(|&id| partition.give(id));
@@ -89,6 +90,8 @@ struct Partition<'g> {
     /// The parts of old nodes.
     parts: NodeMap<Vec<NodeId>>,
     wholes: Wholes,
+    /// The most buffers of a kernel.
+    most_buffers: usize,
     /// The names of the old graph.
     taken: HashSet<String>,
 }
