@@ -1,9 +1,9 @@
 //! [`Store`]: the weights of a model on one device, shared by executables that are active in turns:
 //! those of training for several batch sizes, of evaluation and of prediction.
 //!
-//! Invariant: a weight has one memory, or one for each of its parts. On a GPU all executables bind the same buffers, so that
-//! activation costs nothing. In host memory the active executable owns the weights' blocks, and
-//! returns them afterwards.
+//! Invariant: a weight has one memory, or one for each of its parts. On a GPU all executables bind
+//! the same buffers, so that activation costs nothing. In host memory the active executable owns
+//! the weights' blocks, and returns them afterwards.
 
 use std::any::Any;
 use std::collections::HashMap;

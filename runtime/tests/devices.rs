@@ -141,7 +141,7 @@ fn a_program_that_the_device_cannot_hold_is_refused_where_it_stands() {
     [E0291] Error: `X` can't run on `generic`: it has no tensors of type f64
        ╭─[ big.tile:1:12 ]
        │
-     1 │ function f(X[N]) -> (Y) { Y[i, j: N, N] = =(X[i]); }
+     1 │ function f(X[N]) -> (Y) { Y[] = argmax(X[i]); }
        │            ──┬─
        │              ╰─── here
        │

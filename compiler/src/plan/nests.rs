@@ -17,8 +17,8 @@ use super::{BufferId, Carry, Content, Loop, PlanError, Port, Work};
 const GROUP_UNITS: u64 = 200;
 
 /// Returns the draft for the groups of a graph, whose scans must be settled (see
-/// [`crate::passes::settle`]). `wholes` has the tensors of which its inputs, weights and outputs are
-/// parts.
+/// [`crate::passes::settle`]). `wholes` has the tensors of which its inputs, weights and outputs
+/// are parts.
 pub(crate) fn nests<'g>(
     groups: &Groups<'g>,
     profile: &'g Profile,

@@ -1,8 +1,8 @@
 //! Contractions that read parts of tensors.
 //!
 //! A point of a contraction is valid if all that it reads is in bounds. So the points that read a
-//! part are those of the same contraction of the part: each point reads one part, and the results of
-//! the parts are combined. The ranges of the index variables shrink to what can be in bounds, so
+//! part are those of the same contraction of the part: each point reads one part, and the results
+//! of the parts are combined. The ranges of the index variables shrink to what can be in bounds, so
 //! that the contractions of all parts have about as many points as that of the whole.
 
 use crate::affine::Affine;

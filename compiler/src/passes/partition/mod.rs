@@ -16,8 +16,9 @@
 //!
 //! A tensor is cut along its first axis with several elements, so that the parts of an input, a
 //! weight or an output are contiguous in the whole. What is computed elementwise from parts has the
-//! same parts. Each part of a contraction's result is a contraction with fewer places. A contraction
-//! that reads a part has the points that are in bounds there: `contraction` combines these.
+//! same parts. Each part of a contraction's result is a contraction with fewer places. A
+//! contraction that reads a part has the points that are in bounds there: `contraction` combines
+//! these.
 //!
 //! A part may still be too large, if a single row is. Then the next run of the pass cuts the part
 //! along the next axis. What the pass cannot cut stays whole, and the plan refuses it: loops over

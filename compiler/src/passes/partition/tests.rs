@@ -96,8 +96,8 @@ graph dense(%0) -> (Y = %2)
 }
 
 #[test]
-fn results_are_the_same() {
-    // A product: its weight is cut along the terms, along the columns, and within a row.
+fn products() {
+    // The weight is cut along the terms, along the columns, and within a row.
     let product = "\
 graph dense(%0) -> (Y = %2)
 %0 = input X : f32[3, 7]
@@ -107,7 +107,18 @@ graph dense(%0) -> (Y = %2)
     [200, 120, 90, 30].into_iter().for_each(|most| check(product, most, 1));
     let transposed = product.replace("[7, 10]", "[10, 7]").replace("%1[k, u]", "%1[u, k]");
     [200, 120, 84, 20].into_iter().for_each(|most| check(&transposed, most, 1));
-    // Rows by number, and the gradient of that.
+    // Two large tensors, cut at different rows; and one with itself.
+    check("\
+graph pairs(%0, %1) -> (Y = %2, Z = %3)
+%0 = input A : f32[14, 3]
+%1 = input B : f32[9, 3]
+%2 = contract sum [i] (i: 0..14, j: 0..9, k: 0..3) { v0 = %0[i, k]; v1 = %1[j, k]; v2 = mul v0 v1; yield v2 } : f32[14]
+%3 = contract sum [] (i: 0..14, j: 0..14, k: 0..3) { v0 = %0[i, k]; v1 = %0[j, k]; v2 = mul v0 v1; yield v2 } : f32[]
+", 60, 1);
+}
+
+#[test]
+fn rows_by_number_and_their_gradient() {
     check("\
 graph rows(%1) -> (Y = %2)
 %0 = weight T : f32[11, 5]
@@ -130,21 +141,29 @@ graph scattered(%0, %1) -> (Y = %2)
 %1 = input I : i32[8]
 %2 = contract sum [v, d] (v: 0..11, n: 0..8, d: 0..5) { @0 = %1[n]; v0 = @0; v1 = index v; v2 = cmp_eq v0 v1; v3 = %0[n, d]; yield v3 v2 } : f32[11, 5]
 ", 180, 11);
-    // Windows over rows, of which some read two parts.
+}
+
+#[test]
+fn windows() {
+    // Some read two parts.
     check("\
 graph windows(%0, %1) -> (Y = %2)
 %0 = input X : f32[1, 19, 6]
 %1 = input K : f32[3]
 %2 = contract sum [n, y, x] (n: 0..1, y: 0..9, x: 0..6, i: 0..3) where 2*y + i - 1 >= 0 { v0 = %0[n, 2*y + i - 1, x]; v1 = %1[i]; v2 = mul v0 v1; yield v2 } : f32[1, 9, 6]
 ", 220, 1);
-    // Windows that lie side by side, and one row of several.
+    // Some lie side by side; and one row of several.
     check("\
 graph pooled(%0) -> (Y = %1, Z = %2)
 %0 = input X : f32[1, 101, 6]
 %1 = contract max [n, y, x] (n: 0..1, y: 0..50, x: 0..6, i: 0..2) { v0 = %0[n, 2*y + i, x]; yield v0 } : f32[1, 50, 6]
 %2 = contract min [] (j: 0..6) { v0 = %0[0, 40, j]; yield v0 } : f32[]
 ", 900, 1);
-    // A weight and its next value, elementwise and through another shape.
+}
+
+#[test]
+fn weights_and_their_next_values() {
+    // Elementwise and through another shape.
     check("\
 graph update(%0, %1, %2) -> (W = %8, N = %9)
 %0 = input X : f32[3, 12]
@@ -158,7 +177,7 @@ graph update(%0, %1, %2) -> (W = %8, N = %9)
 %8 = sub %7 %5 : f32[12, 10]
 %9 = contract max [u] (u: 0..10, k: 0..12) { v0 = %8[k, u]; yield v0 } : f32[10]
 ", 170, 1);
-    // A weight whose next value is computed from other tensors.
+    // Computed from other tensors.
     check(
         "\
 graph replaced(%0, %2) -> (W = %3, Y = %4)
@@ -171,6 +190,10 @@ graph replaced(%0, %2) -> (W = %3, Y = %4)
         170,
         1,
     );
+}
+
+#[test]
+fn elements() {
     // A column that broadcasts, coordinates, and a row by row choice.
     check(
         "\
@@ -195,14 +218,6 @@ graph replaced(%0, %1) -> (Y = %2, Z = %4)
 %3 = elements [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0] : f32[17]
 %4 = contract sum [i] (i: 0..16) { v0 = %3[i]; v1 = %3[i + 1]; v2 = mul v0 v1; yield v2 } : f32[16]
 ", 64, 1);
-    // Two large tensors, cut at different rows; and one with itself.
-    check("\
-graph pairs(%0, %1) -> (Y = %2, Z = %3)
-%0 = input A : f32[14, 3]
-%1 = input B : f32[9, 3]
-%2 = contract sum [i] (i: 0..14, j: 0..9, k: 0..3) { v0 = %0[i, k]; v1 = %1[j, k]; v2 = mul v0 v1; yield v2 } : f32[14]
-%3 = contract sum [] (i: 0..14, j: 0..14, k: 0..3) { v0 = %0[i, k]; v1 = %0[j, k]; v2 = mul v0 v1; yield v2 } : f32[]
-", 60, 1);
 }
 
 #[test]
