@@ -14,6 +14,10 @@ use crate::store::Store;
 use crate::trace::Trace;
 use crate::value::{Value, View, type_of};
 
+/// Whether plans have parts. Buffers of processors have no limit, so that apps without a GPU do
+/// without this code.
+const HAS_PARTS: bool = cfg!(any(feature = "wgpu", feature = "check"));
+
 /// A program some of whose inputs, weights or outputs are in parts.
 pub struct InParts {
     /// The program of the parts.
@@ -29,7 +33,7 @@ pub struct InParts {
 /// # Errors
 /// If a program that shares the store has other parts of a weight.
 pub fn note(plan: &Plan, store: &mut Store) -> Result<(), Error> {
-    for range in Port::ranges(&plan.weights) {
+    for range in Port::ranges(&plan.weights).into_iter().filter(|_| HAS_PARTS) {
         let parts = &plan.weights[range];
         if let Some((name, ty)) = &parts[0].whole {
             let parts = parts.iter().map(|part| part.name.clone()).collect();
@@ -41,6 +45,9 @@ pub fn note(plan: &Plan, store: &mut Store) -> Result<(), Error> {
 
 /// Returns a program as one with whole tensors.
 pub fn joined(executable: Box<dyn Executable>) -> Box<dyn Executable> {
+    if !HAS_PARTS {
+        return executable;
+    }
     let Some(plan) = executable.plan() else { return executable };
     if plan.given().chain(&plan.outputs).all(|port| port.whole.is_none()) {
         return executable;
@@ -60,6 +67,9 @@ pub fn share(
     pairs: &[(usize, usize)],
     other: &dyn Executable,
 ) -> Result<(), Error> {
+    if !HAS_PARTS {
+        return mine.share(pairs, other);
+    }
     let (mut shared, mut copied) = (Vec::with_capacity(pairs.len()), Vec::new());
     for &(number, theirs) in pairs {
         let missing = || Error::internal(format!("there is no weight {number} or {theirs}"));
