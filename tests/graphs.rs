@@ -17,21 +17,6 @@ use tile_compiler::{interpret, passes};
 const REORDER: [&str; 7] =
     ["exchange", "join", "layout", "quantized", "running", "separate", "widen"];
 
-fn any_case() -> impl Strategy<Value = Case> {
-    prop_oneof![
-        generate::contraction(),
-        generate::elementwise(),
-        generate::chain(),
-        generate::network(),
-        generate::rows(),
-        generate::windows(),
-        generate::running(),
-        generate::attention(),
-        generate::heads(),
-        generate::scan()
-    ]
-}
-
 /// Returns every pass of the pipeline, once.
 fn all_passes() -> Vec<Pass> {
     let mut all: Vec<Pass> = Vec::new();
@@ -88,7 +73,7 @@ proptest! {
     #![proptest_config(generate::config(256))]
 
     #[test]
-    fn the_text_form_parses_back(case in any_case()) {
+    fn the_text_form_parses_back(case in generate::any_case()) {
         let text = case.graph.to_string();
         let parsed = Graph::parse(&text);
         prop_assert_eq!(parsed.as_ref().map(Graph::to_string), Ok(text));
@@ -96,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn passes_keep_results(case in any_case()) {
+    fn passes_keep_results(case in generate::any_case()) {
         let expected = interpret::run(&case.graph, &case.inputs).unwrap();
         for pass in all_passes() {
             check(&case, &expected, &[pass])?;
@@ -124,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn values_stay_within_their_bounds(case in any_case()) {
+    fn values_stay_within_their_bounds(case in generate::any_case()) {
         // Results have no NaN and no infinity, in which the comparison of devices would see no
         // difference.
         for (name, tensor) in interpret::run(&case.graph, &case.inputs).unwrap() {
@@ -141,7 +126,7 @@ fn every_pass_changes_some_graph() {
     idle.push(("narrow", |graph| passes::narrow(graph, DType::F16)));
     let mut runner = TestRunner::deterministic();
     for _ in 0..2000 {
-        let case = any_case().new_tree(&mut runner).unwrap().current();
+        let case = generate::any_case().new_tree(&mut runner).unwrap().current();
         let mut folded = case.graph.clone();
         passes::fold(&mut folded);
         idle.retain(|(_, pass)| {

@@ -161,21 +161,10 @@ proptest! {
 
 #[test]
 fn tensors_in_parts() {
-    let cases = prop_oneof![
-        generate::contraction(),
-        generate::elementwise(),
-        generate::chain(),
-        generate::network(),
-        generate::rows(),
-        generate::windows(),
-        generate::attention(),
-        generate::heads(),
-        generate::scan()
-    ];
     let with_parts = Cell::new(0);
     let config = config(128);
     let count = config.cases;
-    let result = TestRunner::new(config).run(&(cases, 2u64..6), |(case, share)| {
+    let result = TestRunner::new(config).run(&(generate::any_case(), 2u64..6), |(case, share)| {
         with_parts.set(with_parts.get() + u32::from(check_parts(&case, share)?));
         Ok(())
     });

@@ -5,7 +5,6 @@
 //! GPUs. A [`crate::Device`] is one of them, and nothing else asks which.
 
 use std::any::Any;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -168,11 +167,11 @@ impl Ports {
     /// Returns the ports of a plan, those in parts as the wholes.
     pub fn of(plan: &Plan) -> Ports {
         let ports = |ports: &[Port]| {
-            let tensor = |range: Range<usize>| {
-                let (name, ty) = ports[range.start].tensor();
+            let tensor = |parts: &[Port]| {
+                let (name, ty) = parts[0].tensor();
                 (name.to_owned(), ty.clone())
             };
-            Port::ranges(ports).into_iter().map(tensor).collect()
+            Port::tensors(ports).map(tensor).collect()
         };
         Ports {
             inputs: ports(&plan.inputs),

@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::trace::Trace;
 use crate::value::{Value, View, type_of};
 
-/// Whether plans have parts. Buffers of processors have no limit, so that apps without a GPU do
+/// True if plans can have parts. Buffers of processors have no limit, so that apps without a GPU do
 /// without this code.
 const HAS_PARTS: bool = cfg!(any(feature = "wgpu", feature = "check"));
 
@@ -33,8 +33,10 @@ pub struct InParts {
 /// # Errors
 /// If a program that shares the store has other parts of a weight.
 pub fn note(plan: &Plan, store: &mut Store) -> Result<(), Error> {
-    for range in Port::ranges(&plan.weights).into_iter().filter(|_| HAS_PARTS) {
-        let parts = &plan.weights[range];
+    if !HAS_PARTS {
+        return Ok(());
+    }
+    for parts in Port::tensors(&plan.weights) {
         if let Some((name, ty)) = &parts[0].whole {
             let parts = parts.iter().map(|part| part.name.clone()).collect();
             store.put_parts(name, ty, parts)?;
@@ -52,12 +54,20 @@ pub fn joined(executable: Box<dyn Executable>) -> Box<dyn Executable> {
     if plan.given().chain(&plan.outputs).all(|port| port.whole.is_none()) {
         return executable;
     }
-    let inputs = plan.inputs.len();
-    let weights = Port::ranges(&plan.weights).into_iter();
-    let weights = weights.map(|range| inputs + range.start..inputs + range.end);
-    let arguments = Port::ranges(&plan.inputs).into_iter().chain(weights).collect();
-    let outputs = Port::ranges(&plan.outputs);
+    let arguments = ranges(Port::tensors(&plan.inputs).chain(Port::tensors(&plan.weights)));
+    let outputs = ranges(Port::tensors(&plan.outputs));
     Box::new(InParts { executable, arguments, outputs })
+}
+
+/// Returns the numbers of each tensor's ports.
+fn ranges<'p>(tensors: impl Iterator<Item = &'p [Port]>) -> Vec<Range<usize>> {
+    let mut first = 0;
+    let range = |parts: &[Port]| {
+        let range = first..first + parts.len();
+        first = range.end;
+        range
+    };
+    tensors.map(range).collect()
 }
 
 /// Shares weights between executables of one device; see [`Executable::share`]. Those that are in

@@ -2,6 +2,8 @@
 //! the app's encoder; several sessions and threads; what does not suit; a lost device.
 #![cfg(feature = "wgpu")]
 
+mod adapter;
+
 use std::thread;
 
 use tile_runtime::{Device, Error, Model, Session, Tensor};
@@ -19,21 +21,7 @@ struct App {
 
 /// Opens the first adapter. Returns `None` if there is none.
 fn open() -> Option<App> {
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-        backends: wgpu::Backends::PRIMARY,
-        ..wgpu::InstanceDescriptor::new_without_display_handle()
-    });
-    let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
-    let Some(adapter) = adapters.into_iter().next() else {
-        println!("note: there is no adapter");
-        return None;
-    };
-    let descriptor =
-        wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
-    let name = adapter.get_info().name;
-    let tile = Device::from_wgpu(adapter, device.clone(), queue.clone()).unwrap();
-    assert_eq!(tile.adapter(), name);
+    let (device, queue, tile) = adapter::open(|_| ())?;
     Some(App { device, queue, tile })
 }
 

@@ -3,6 +3,8 @@
 //! number of devices destroyed in each test.
 #![cfg(all(feature = "train", feature = "wgpu"))]
 
+mod adapter;
+
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,21 +22,10 @@ fn rounds() -> u32 {
     std::env::var("TILE_LOST_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
 }
 
-/// Opens an app's own device on the first adapter, without an error handler. Returns `None` if
-/// there is no adapter.
+/// Opens an app's own device on the first adapter. Returns `None` if there is no adapter.
 fn open() -> Option<(wgpu::Device, Device)> {
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-        backends: wgpu::Backends::PRIMARY,
-        ..wgpu::InstanceDescriptor::new_without_display_handle()
-    });
-    let adapter = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY))
-        .into_iter()
-        .next()?;
-    let descriptor =
-        wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
-    let ours = Device::from_wgpu(adapter, device.clone(), queue).unwrap();
-    Some((device, ours))
+    let (device, _, tile) = adapter::open(|_| ())?;
+    Some((device, tile))
 }
 
 /// A generator of pseudo-random numbers, the same in every run.

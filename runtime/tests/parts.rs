@@ -2,6 +2,8 @@
 //! parts, and an app sees whole tensors.
 #![cfg(all(feature = "wgpu", feature = "train"))]
 
+mod adapter;
+
 use tile_runtime::train::{Arrays, Fit};
 use tile_runtime::{DType, Device, Error, Model, Scalar, Tensor, TensorType};
 
@@ -10,19 +12,8 @@ const MOST: u64 = 32768;
 
 /// Opens the first adapter, with small buffers. Returns `None` if there is none.
 fn open() -> Option<(Device, wgpu::Device)> {
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-        backends: wgpu::Backends::PRIMARY,
-        ..wgpu::InstanceDescriptor::new_without_display_handle()
-    });
-    let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
-    let Some(adapter) = adapters.into_iter().next() else {
-        println!("note: there is no adapter");
-        return None;
-    };
-    let limits = wgpu::Limits { max_storage_buffer_binding_size: MOST, ..adapter.limits() };
-    let descriptor = wgpu::DeviceDescriptor { required_limits: limits, ..Default::default() };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
-    Some((Device::from_wgpu(adapter, device.clone(), queue).unwrap(), device))
+    let (device, _, tile) = adapter::open(|limits| limits.max_storage_buffer_binding_size = MOST)?;
+    Some((tile, device))
 }
 
 /// Rows of a table, their mean, and a dense layer with a large weight; a large input and output.

@@ -137,6 +137,11 @@ impl IndexRange {
         extents.iter().enumerate().map(range).collect()
     }
 
+    /// Returns the first and last value of each variable.
+    pub fn bounds(indices: &[IndexRange]) -> Vec<(i64, i64)> {
+        indices.iter().map(|range| (range.low, range.high - 1)).collect()
+    }
+
     /// Returns whether the variable takes more than one value.
     pub fn varies(&self) -> bool {
         self.high - self.low > 1

@@ -225,7 +225,7 @@ impl Factor {
             return None;
         }
         let side = |(index, &size): (&crate::graph::Index, &usize)| {
-            let (low, high) = index.affine.bounds(&bounds(&contraction.indices))?;
+            let (low, high) = index.affine.bounds(&IndexRange::bounds(&contraction.indices))?;
             let before = usize::try_from(low.saturating_neg().max(0)).ok()?;
             let after = usize::try_from(high.checked_sub(size as i64 - 1)?.max(0)).ok()?;
             Some((before, after))
@@ -337,7 +337,7 @@ impl Factor {
 /// Returns whether the contraction assigns each place of its result by one assignment of the
 /// variables `free`.
 fn fills(contraction: &Contraction, shape: &[usize], free: &[usize]) -> bool {
-    let all = bounds(&contraction.indices);
+    let all = IndexRange::bounds(&contraction.indices);
     let alone: Vec<(i64, i64)> = all
         .iter()
         .enumerate()
@@ -351,11 +351,6 @@ fn fills(contraction: &Contraction, shape: &[usize], free: &[usize]) -> bool {
         && contraction.output.iter().zip(shape).all(covers)
         && assignments == shape.iter().try_fold(1usize, |n, &size| n.checked_mul(size))
         && injective(&contraction.output, &alone, &[]) == Some(Injectivity::Yes)
-}
-
-/// Returns the inclusive bounds of variables.
-fn bounds(indices: &[IndexRange]) -> Vec<(i64, i64)> {
-    indices.iter().map(|range| (range.low, range.high - 1)).collect()
 }
 
 /// Returns the places and the shape of a tensor that has one element for all places of a result

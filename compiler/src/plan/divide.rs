@@ -32,10 +32,6 @@ impl<'g> Draft<'g> {
             Work::Nest(nest) => schedule::divide(nest, self.profile),
             Work::PrngValue { .. } | Work::PrngState { .. } => None,
         };
-        // The second nest reads the parts, too.
-        let most = self.profile.max_buffers as usize;
-        let binds = |divided: &Divided| divided.second_operands.len() + 1 + step.outputs.len();
-        let divided = divided.filter(|divided| binds(divided) <= most);
         let Some(Divided { first, first_operands, second, second_operands, parts }) = divided
         else {
             return Ok(vec![step]);

@@ -64,18 +64,15 @@ pub enum PlanError {
 
 impl PlanError {
     /// Returns the error about the whole tensor, instead of a part.
-    pub(crate) fn of_whole(self, wholes: &HashMap<String, (String, TensorType)>) -> PlanError {
-        match self {
-            PlanError::TooLarge { value, ty, bytes, limit, device } => {
-                let Some((whole, whole_ty)) = wholes.get(&value).cloned() else {
-                    return PlanError::TooLarge { value, ty, bytes, limit, device };
-                };
-                let size = bytes / ty.elements().max(1) as u64;
-                let bytes = (whole_ty.elements() as u64).saturating_mul(size);
-                PlanError::TooLarge { value: whole, ty: whole_ty, bytes, limit, device }
-            }
-            error => error,
+    pub(crate) fn of_whole(mut self, wholes: &HashMap<String, (String, TensorType)>) -> PlanError {
+        if let PlanError::TooLarge { value, ty, bytes, .. } = &mut self
+            && let Some((whole, whole_ty)) = wholes.get(value).cloned()
+        {
+            let size = *bytes / ty.elements().max(1) as u64;
+            *bytes = (whole_ty.elements() as u64).saturating_mul(size);
+            (*value, *ty) = (whole, whole_ty);
         }
+        self
     }
 
     /// Returns the error at the source location that computes the value. `None` for a bug in the

@@ -307,19 +307,9 @@ impl Port {
         }
     }
 
-    /// Returns the range of the ports of each tensor that the caller gives or gets.
-    pub fn ranges<'p>(ports: impl IntoIterator<Item = &'p Port>) -> Vec<Range<usize>> {
-        let mut ranges: Vec<Range<usize>> = Vec::new();
-        let mut last = None;
-        for (number, port) in ports.into_iter().enumerate() {
-            let whole = port.whole.as_ref().map(|(name, _)| name);
-            match ranges.last_mut().filter(|_| whole.is_some() && whole == last) {
-                Some(range) => range.end = number + 1,
-                None => ranges.push(number..number + 1),
-            }
-            last = whole;
-        }
-        ranges
+    /// Returns the ports of each tensor that the caller gives or gets.
+    pub fn tensors(ports: &[Port]) -> impl Iterator<Item = &[Port]> {
+        ports.chunk_by(|one, next| one.whole.is_some() && one.whole == next.whole)
     }
 }
 

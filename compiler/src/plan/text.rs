@@ -24,8 +24,7 @@ impl fmt::Display for Plan {
             format!("{name}: {ty}")
         };
         let ports = |ports: &[Port]| {
-            let tensors = Port::ranges(ports).into_iter().map(|range| tensor(&ports[range.start]));
-            tensors.collect::<Vec<_>>().join(", ")
+            Port::tensors(ports).map(|parts| tensor(&parts[0])).collect::<Vec<_>>().join(", ")
         };
         let total = |is_counted: fn(&Content) -> bool| {
             let buffers = || self.buffers.iter().filter(|buffer| is_counted(&buffer.content));
@@ -35,7 +34,7 @@ impl fmt::Display for Plan {
         writeln!(f, "    inputs       {size:>9}  {}", ports(&self.inputs))?;
         let (count, size) = total(|content| *content == Content::Weight);
         if count > 0 {
-            let count = Port::ranges(&self.weights).len();
+            let count = Port::tensors(&self.weights).count();
             writeln!(f, "    weights      {size:>9}  {}", counted(count, "tensor"))?;
         }
         let (count, size) = total(|content| matches!(content, Content::Constant(_)));
@@ -55,11 +54,11 @@ impl fmt::Display for Plan {
         writeln!(f, "    outputs      {size:>9}  {}", ports(&self.outputs))?;
         writeln!(f, "    memory       {:>9}  for all of these", bytes(self.memory()))?;
         for ports in [&self.inputs, &self.weights, &self.outputs] {
-            for range in Port::ranges(ports).into_iter().filter(|range| range.len() > 1) {
-                let most =
-                    bytes(self.profile.most_bytes(self.buffers[ports[range.start].buffer].storage));
-                let (tensor, parts) = (tensor(&ports[range.start]), range.len());
-                writeln!(f, "    in {parts} parts   {tensor}: a buffer has at most {most}")?;
+            for parts in Port::tensors(ports).filter(|parts| parts.len() > 1) {
+                let storage = self.buffers[parts[0].buffer].storage;
+                let most = bytes(self.profile.most_bytes(storage));
+                let (tensor, count) = (tensor(&parts[0]), parts.len());
+                writeln!(f, "    in {count} parts   {tensor}: a buffer has at most {most}")?;
             }
         }
         self.totals(f)?;

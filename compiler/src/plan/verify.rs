@@ -81,8 +81,7 @@ impl Plan {
             }
         }
         for ports in [&self.inputs, &self.weights, &self.outputs] {
-            for range in Port::ranges(ports) {
-                let parts = &ports[range];
+            for parts in Port::tensors(ports) {
                 let (name, ty) = parts[0].tensor();
                 let elements: Option<usize> =
                     parts.iter().map(|part| part.ty.checked_elements()).sum();

@@ -70,6 +70,11 @@ pub fn divide(nest: &Nest, profile: &Profile) -> Option<Divided> {
     }
     let parts = [4, 16, 64, 256].into_iter().filter_map(|parts| {
         let two = in_blocks(nest, parts)?;
+        // It reads the parts beside its other operands.
+        let binds = two.second.operands.len() + two.second.outputs.len();
+        if binds > profile.max_buffers as usize {
+            return None;
+        }
         Some((time(&two.first) + time(&two.second), two))
     });
     let best =

@@ -63,6 +63,22 @@ pub fn config(cases: u32) -> ProptestConfig {
     }
 }
 
+/// A case of any kind.
+pub fn any_case() -> impl Strategy<Value = Case> {
+    prop_oneof![
+        contraction(),
+        elementwise(),
+        chain(),
+        network(),
+        rows(),
+        windows(),
+        running(),
+        attention(),
+        heads(),
+        scan()
+    ]
+}
+
 /// A contraction: ranks 0 to 6, every aggregation and type, any index pattern.
 pub fn contraction() -> impl Strategy<Value = Case> {
     cases(120, contraction::contraction)

@@ -5,16 +5,13 @@
 //! of the parts are combined. The ranges of the index variables shrink to what can be in bounds, so
 //! that the contractions of all parts have about as many points as that of the whole.
 
-use crate::affine::Affine;
+use crate::affine::{Affine, Ranges, ranges};
 use crate::dtype::{DType, Scalar};
 use crate::graph::{Access, Aggregation, Contraction, ContractionLeaf, IndexRange, NodeId, Op};
 use crate::scalar::{BinaryOp, Inst, Program};
 use crate::tensor::TensorType;
 
 use super::{Partition, constant};
-
-/// How often each range is shrunk: variables that occur together bound each other.
-const ROUNDS: usize = 8;
 
 /// A tensor that a contraction reads.
 #[derive(Clone, Copy, PartialEq)]
@@ -176,13 +173,18 @@ impl Partition<'_> {
         self.new.add(Op::Contraction(Box::new(op)), ty.clone(), &[])
     }
 
-    /// Returns the expressions that must lie between 0 and a greatest value at a valid point.
-    fn bounded(&self, points: &Points) -> Option<Vec<(Affine, i64)>> {
-        let last = |extent: usize| i64::try_from(extent).ok()?.checked_sub(1);
+    /// Returns the expressions that are at least 0 at a valid point, as far as they are known before
+    /// the program runs.
+    fn conditions(&self, points: &Points) -> Option<Vec<Affine>> {
         let Points { op, operands, ty, .. } = points;
-        let mut bounded = Vec::new();
+        let mut conditions = op.constraints.clone();
+        let mut within = |coordinate: &Affine, extent: usize| {
+            let last = Affine::constant(i64::try_from(extent).ok()?.checked_sub(1)?);
+            conditions.extend([coordinate.clone(), last.sub(coordinate)?]);
+            Some(())
+        };
         for (place, &extent) in op.output.iter().zip(&ty.shape) {
-            bounded.push((place.clone(), last(extent)?));
+            within(place, extent)?;
         }
         for Access { operand, index } in &op.accesses {
             let shape = match operands[*operand] {
@@ -191,24 +193,28 @@ impl Partition<'_> {
             };
             for (index, &extent) in index.iter().zip(shape) {
                 if index.access.is_none() {
-                    bounded.push((index.affine.clone(), last(extent)?));
+                    within(&index.affine, extent)?;
                 }
             }
         }
-        bounded.extend(op.constraints.iter().map(|constraint| (constraint.clone(), i64::MAX)));
-        Some(bounded)
+        Some(conditions)
     }
 
     /// Shrinks the ranges of the variables to values that valid points can have, and moves them to
     /// 0. Returns whether there can be valid points.
     pub(super) fn shrink(&self, points: &mut Points) -> Option<bool> {
-        let bounded = self.bounded(points)?;
+        let mut conditions = self.conditions(points)?;
         let op = &mut points.op;
-        if op.indices.iter().any(|range| range.low >= range.high) {
-            return Some(false);
+        for (variable, range) in op.indices.iter().enumerate() {
+            let variable = Affine::var(variable);
+            conditions.push(variable.sub(&Affine::constant(range.low))?);
+            conditions.push(Affine::constant(range.high - 1).sub(&variable)?);
         }
-        let mut ranges: Vec<(i64, i64)> =
-            op.indices.iter().map(|range| (range.low, range.high - 1)).collect();
+        let bounds = match ranges(op.indices.len(), &conditions)? {
+            Ranges::Bounded(bounds) => bounds,
+            Ranges::Empty => return Some(false),
+            Ranges::Unbounded { .. } => return None,
+        };
         // The position of an element counts all values of the variables that are no place's, and
         // ranks count from 0.
         let is_arg = matches!(op.aggregation, Aggregation::ArgMax | Aggregation::ArgMin);
@@ -217,36 +223,14 @@ impl Partition<'_> {
             let is_of_place = || output.iter().any(|place| place.coefficient(variable) != 0);
             is_arg && (rank == Some(variable) || !is_of_place())
         };
-        for _ in 0..ROUNDS {
-            let before = ranges.clone();
-            for (form, most) in &bounded {
-                let (low, high) = form.bounds(&ranges)?;
-                if high < 0 || low > *most {
-                    return Some(false);
-                }
+        let mut moved = Vec::with_capacity(bounds.len());
+        for (variable, (range, (low, high))) in op.indices.iter_mut().zip(bounds).enumerate() {
+            if !stays(variable) {
+                (range.low, range.high) = (low, high + 1);
             }
-            for (form, most) in &bounded {
-                for &(variable, coefficient) in form.terms() {
-                    if !stays(variable) {
-                        shrink_one(form, *most, variable, coefficient, &mut ranges)?;
-                    }
-                    if ranges[variable].0 > ranges[variable].1 {
-                        return Some(false);
-                    }
-                }
-            }
-            if ranges == before {
-                break;
-            }
+            moved.push(Affine::var(variable).add(&Affine::constant(range.low))?);
+            (range.low, range.high) = (0, range.high - range.low);
         }
-        for (range, (low, high)) in op.indices.iter_mut().zip(&ranges) {
-            (range.low, range.high) = (0, high - low + 1);
-        }
-        let moved: Vec<Affine> = ranges
-            .iter()
-            .enumerate()
-            .map(|(variable, (low, _))| Affine::var(variable).add(&Affine::constant(*low)))
-            .collect::<Option<_>>()?;
         move_to(op, &moved)?;
         Some(true)
     }
@@ -254,13 +238,11 @@ impl Partition<'_> {
     /// Returns whether every point is valid.
     fn is_total(&self, points: &Points) -> bool {
         let Points { op, .. } = points;
-        let ranges = inclusive(&op.indices);
-        let is_within = |(form, most): &(Affine, i64)| {
-            form.bounds(&ranges).is_some_and(|(low, high)| low >= 0 && high <= *most)
-        };
+        let ranges = IndexRange::bounds(&op.indices);
+        let holds = |form: &Affine| form.bounds(&ranges).is_some_and(|(low, _)| low >= 0);
         op.body.results.len() == 1
             && op.accesses.iter().all(Access::is_fixed)
-            && self.bounded(points).is_some_and(|bounded| bounded.iter().all(is_within))
+            && self.conditions(points).is_some_and(|conditions| conditions.iter().all(holds))
     }
 }
 
@@ -278,41 +260,14 @@ fn widen(points: &mut Points) {
     };
 }
 
-fn inclusive(indices: &[IndexRange]) -> Vec<(i64, i64)> {
-    indices.iter().map(|range| (range.low, range.high - 1)).collect()
-}
-
 /// Returns the places that points can write.
 fn places(points: &Points) -> Option<Places> {
-    let ranges = inclusive(&points.op.indices);
+    let ranges = IndexRange::bounds(&points.op.indices);
     let clipped = |(place, &extent): (&Affine, &usize)| {
         let (low, high) = place.bounds(&ranges)?;
         Some((low.max(0), high.min(i64::try_from(extent).ok()? - 1)))
     };
     points.op.output.iter().zip(&points.ty.shape).map(clipped).collect()
-}
-
-/// Shrinks the range of a variable to values for which `form`, where it has this coefficient, can
-/// be at least 0 and at most `most`.
-fn shrink_one(
-    form: &Affine,
-    most: i64,
-    variable: usize,
-    coefficient: i64,
-    ranges: &mut [(i64, i64)],
-) -> Option<()> {
-    let (low, high) = ranges[variable];
-    let (a, b) = (coefficient.checked_mul(low)?, coefficient.checked_mul(high)?);
-    let (least, greatest) = form.bounds(ranges)?;
-    let (least, greatest) = (least.checked_sub(a.min(b))?, greatest.checked_sub(a.max(b))?);
-    // -greatest <= coefficient * variable <= most - least
-    let (from, to) = (greatest.checked_neg()?, most.saturating_sub(least));
-    let (from, to) =
-        if coefficient > 0 { (from, to) } else { (to.checked_neg()?, from.checked_neg()?) };
-    let step = coefficient.checked_abs()?;
-    let first = from.checked_neg()?.div_euclid(step).checked_neg()?;
-    ranges[variable] = (low.max(first), high.min(to.div_euclid(step)));
-    Some(())
 }
 
 /// Replaces every variable `v` by `moved[v]`.

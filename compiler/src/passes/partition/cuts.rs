@@ -166,13 +166,6 @@ impl<'g> Related<'g> {
         }
     }
 
-    /// Returns the bytes of a tensor on the device, and the most that it can hold.
-    fn bytes(&self, id: NodeId) -> Option<(u64, u64)> {
-        let storage = self.profile.storage(self.graph.dtype(id))?;
-        let bytes = (self.graph.node(id).ty.elements() as u64).checked_mul(storage.size() as u64)?;
-        Some((bytes, self.profile.most_bytes(storage)))
-    }
-
     fn is_large(&self, id: NodeId) -> bool {
         self.profile.is_too_large(&self.graph.node(id).ty)
     }
@@ -187,7 +180,7 @@ impl<'g> Related<'g> {
         let mut most = blocks;
         let of_these = self.axes.iter().map(|(id, _)| id).filter(|id| large.contains(id));
         for id in of_these {
-            let (bytes, mut limit) = self.bytes(id)?;
+            let (bytes, mut limit) = self.profile.bytes(&self.graph.node(id).ty)?;
             if let Op::PrngValue = self.graph.node(id).op {
                 // A part may begin at any lane.
                 limit = limit.saturating_sub((LANES * DType::F32.size()) as u64);

@@ -3,14 +3,14 @@
 //! Example: with buffers of at most 8 KiB, the weight of
 //!
 //! ```text
-//! %2 = contract sum [n, u] (n: 0..4, u: 0..64, k: 0..60) { v0 = %0[n, k]; v1 = %1[k, u]; … } : f32[4, 64]
+//! %2 = contract sum [n, u] (n: 0..4, u: 0..64, k: 0..60) { v0 = %0[n, k]; v1 = %1[k, u]; … }
 //! ```
 //!
 //! becomes two weights, `W[0..30]` and `W[30..60]`, and the product a sum of two:
 //!
 //! ```text
-//! %3 = contract sum [n, u] (n: 0..4, u: 0..64, k: 0..30) { v0 = %0[n, k]; v1 = %1[k, u]; … } : f32[4, 64]
-//! %4 = contract sum [n, u] (n: 0..4, u: 0..64, k: 0..30) { v0 = %0[n, k + 30]; v1 = %2[k, u]; … } : f32[4, 64]
+//! %3 = contract sum [n, u] (n: 0..4, u: 0..64, k: 0..30) { v0 = %0[n, k]; v1 = %1[k, u]; … }
+//! %4 = contract sum [n, u] (n: 0..4, u: 0..64, k: 0..30) { v0 = %0[n, k + 30]; v1 = %2[k, u]; … }
 //! %5 = add %3 %4 : f32[4, 64]
 //! ```
 //!
