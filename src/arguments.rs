@@ -255,8 +255,34 @@ fn name_and_value(text: &str) -> Result<(String, &str), String> {
     }
 }
 
+/// The narrower types of a program.
+#[derive(Args, Clone, Copy)]
+#[group(id = "narrow", multiple = true)]
+pub struct Precision {
+    /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
+    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
+    pub factors: Option<DType>,
+    /// Keep weights and intermediate results in memory as f16 or bf16, and compute in f32. Inputs,
+    /// outputs, vectors and statistics stay f32
+    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
+    pub storage: Option<DType>,
+}
+
+impl Precision {
+    /// Returns whether there is a narrower type.
+    pub fn is_narrow(self) -> bool {
+        self.factors.or(self.storage).is_some()
+    }
+
+    /// Sets the types of a session.
+    pub fn apply<'a, On>(self, builder: SessionBuilder<'a, On>) -> SessionBuilder<'a, On> {
+        let builder = self.factors.into_iter().fold(builder, SessionBuilder::factors);
+        self.storage.into_iter().fold(builder, SessionBuilder::storage)
+    }
+}
+
 /// Parses `f16` or `bf16`.
-pub fn narrow_float(text: &str) -> Result<DType, String> {
+fn narrow_float(text: &str) -> Result<DType, String> {
     let dtype = DType::parse(text).filter(|dtype| dtype.is_float() && dtype.bits() == 16);
     dtype.ok_or_else(|| "it wants f16 or bf16".to_string())
 }

@@ -3,12 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use tile_compiler::dtype::DType;
 use tile_lang::listed;
 use tile_runtime::pack::{PackBuilder, PackTarget};
 use tile_runtime::{Device, Error, Target};
 
-use crate::arguments::narrow_float;
+use crate::arguments::Precision;
 use crate::inputs::Inputs;
 use crate::placement::bytes;
 use crate::source::Source;
@@ -32,9 +31,8 @@ pub struct Build {
     target: Vec<PackTarget>,
     #[command(flatten)]
     inputs: Inputs,
-    /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
-    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
-    factors: Option<DType>,
+    #[command(flatten)]
+    precision: Precision,
     #[command(flatten)]
     weights: WeightsOptions,
     /// Initialise the weights that no file gives, with this seed
@@ -98,8 +96,7 @@ fn packed(
     for (number, sizes) in inputs.sizes.sweep()?.into_iter().enumerate() {
         let inputs = Inputs { sizes, ..inputs.clone() };
         let builder = inputs.builder(source, &device, &inputs.read(source)?)?;
-        let builder =
-            arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
+        let builder = arguments.precision.apply(builder);
         pack.add(&builder).map_err(failed)?;
         if number == 0 && pack.missing_weights().next().is_some() {
             let mut session = builder.build().map_err(failed)?;

@@ -18,7 +18,7 @@ use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 use tile_runtime::{KernelListing, Target};
 
-use crate::arguments::{assume_sizes, narrow_float};
+use crate::arguments::{Precision, assume_sizes};
 use crate::devices::open;
 use crate::inputs::Inputs;
 use crate::source::Source;
@@ -42,12 +42,9 @@ pub struct Emit {
     /// found for it. Listings for generic and for families do not depend on the machine
     #[arg(long, value_name = "NAME", default_value = "generic", value_parser = scheduled)]
     target: Scheduled,
-    /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
-    #[arg(long, value_name = "TYPE", value_parser = narrow_float, conflicts_with = "train")]
-    factors: Option<DType>,
     /// Show a training step of the `train` block: forward, backward, update. `--shape Y=i32:64`
     /// gives the target of the output Y
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["factors", "storage"])]
     train: bool,
 }
 
@@ -113,7 +110,12 @@ struct Listing {
 }
 
 /// Prints or writes the listings, in the order of the command line.
-pub fn emit(arguments: &Emit, inputs: &Inputs, terminal: &Terminal) -> Result<(), Failure> {
+pub fn emit(
+    arguments: &Emit,
+    inputs: &Inputs,
+    precision: Precision,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let (source, inputs) = if arguments.train {
         let (source, sizes) = Source::load_trained(&arguments.file, &inputs.sizes, terminal)?;
         (source, &Inputs { sizes, ..inputs.clone() })
@@ -127,7 +129,7 @@ pub fn emit(arguments: &Emit, inputs: &Inputs, terminal: &Terminal) -> Result<()
             listings.push(of_text(kind, &source));
         } else {
             if compiled.is_none() {
-                compiled = Some(compile(arguments, inputs, &source, terminal)?);
+                compiled = Some(compile(arguments, inputs, precision, &source, terminal)?);
             }
             if let Some((graph, plan)) = &compiled {
                 listings.extend(of_program(kind, graph, plan)?);
@@ -143,6 +145,7 @@ pub fn emit(arguments: &Emit, inputs: &Inputs, terminal: &Terminal) -> Result<()
 fn compile(
     arguments: &Emit,
     inputs: &Inputs,
+    precision: Precision,
     source: &Source,
     terminal: &Terminal,
 ) -> Result<(Graph, Plan), Failure> {
@@ -154,10 +157,11 @@ fn compile(
             (device.profile(), device.tuned())
         }
     };
-    let options = Options { updates: arguments.train, tuned };
+    let storage = precision.storage;
+    let options = Options { updates: arguments.train, tuned, storage };
     if source.model.is_onnx() {
         let graph = onnx_graph(arguments, inputs, source)?;
-        return planned(graph, arguments.factors, &profile, &options, source);
+        return planned(graph, precision.factors, &profile, &options, source);
     }
     let program = source.model.program();
     let entry = inputs.sizes.entry.as_deref();
@@ -179,7 +183,7 @@ fn compile(
         bindings.training = true;
         graph = step(source, entry, &bindings, targets, &graph, terminal).map_err(rejected)?;
     }
-    planned(graph, arguments.factors, &profile, &options, source)
+    planned(graph, precision.factors, &profile, &options, source)
 }
 
 /// Optimises and plans the graph. `factors` narrows the operands of its contractions first.

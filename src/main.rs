@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod build;
 mod check;
+mod compare;
 mod devices;
 mod emit;
 mod evaluate;
@@ -38,6 +39,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tile_lang::{did_you_mean, listed};
 
+use crate::arguments::Precision;
 use crate::inputs::Inputs;
 use crate::terminal::{Failure, Terminal};
 
@@ -52,6 +54,8 @@ struct Arguments {
     emit: Option<emit::Emit>,
     #[command(flatten)]
     inputs: Inputs,
+    #[command(flatten)]
+    precision: Precision,
     #[command(flatten)]
     output: Output,
 }
@@ -153,7 +157,7 @@ fn carry_out(arguments: Arguments, started: Instant) -> Result<(), Failure> {
         (Some(Command::Bench(arguments)), _) => bench::bench(&arguments, started, &terminal),
         (Some(Command::Devices(arguments)), _) => devices::devices(&arguments, &terminal),
         (Some(Command::Setup(arguments)), _) => setup::setup(&arguments, &terminal),
-        (None, Some(emit)) => emit::emit(&emit, &arguments.inputs, &terminal),
+        (None, Some(emit)) => emit::emit(&emit, &arguments.inputs, arguments.precision, &terminal),
         (None, None) => Arguments::command()
             .error(
                 ErrorKind::MissingRequiredArgument,

@@ -1,19 +1,20 @@
 //! `tilec run FILE`: shows an entry's outputs, or writes them as `.npy` files or pictures.
 
 use std::collections::{BTreeMap, HashSet};
+use std::iter::repeat_with;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tile_compiler::dtype::DType;
 use tile_compiler::lower::Binding;
 use tile_lang::{did_you_mean, listed};
 use tile_runtime::data::picture::{self, Pixels, is_picture};
 use tile_runtime::data::{npy, write_whole};
 use tile_runtime::{Device, Error, Outputs, Scalar, Session, Tensor, TensorType};
 
-use crate::arguments::{narrow_float, output_parser};
+use crate::arguments::{Precision, output_parser};
+use crate::compare::Difference;
 use crate::devices::DeviceOptions;
 use crate::inputs::Inputs;
 use crate::json;
@@ -35,9 +36,11 @@ pub struct Run {
     file: PathBuf,
     #[command(flatten)]
     inputs: Inputs,
-    /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
-    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
-    factors: Option<DType>,
+    #[command(flatten)]
+    precision: Precision,
+    /// Run again in f32, and show how far the outputs of `--factors` or `--storage` are from those
+    #[arg(long, requires = "narrow")]
+    compare: bool,
     #[command(flatten)]
     weights: WeightsOptions,
     /// Fill inputs without a value with random values, and initialise the weights. This is also the
@@ -72,9 +75,8 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         fill(&source, arguments, seed, &mut given);
     }
     let device = arguments.device.open(terminal).map_err(|error| source.failed(&error))?;
-    let builder = arguments.inputs.builder(&source, &device, &given)?;
-    let builder =
-        arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
+    let plain = arguments.inputs.builder(&source, &device, &given)?;
+    let builder = arguments.precision.apply(plain.clone());
     arguments.tuned.apply(&device, terminal, |tune| {
         builder.tune(tune).map_err(|error| source.failed(&error))
     })?;
@@ -85,24 +87,23 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
     placement::detail(session.plan(), &device, terminal);
     check_outputs(arguments, &session)?;
     let inputs = inputs(arguments, &source, &session, given)?;
-    let seed = arguments.random.unwrap_or_default();
-    let missing = arguments
-        .weights
-        .load(&mut session, seed, terminal)
-        .map_err(|error| source.failed(&error))?;
-    if !missing.is_empty() {
-        if !arguments.weights.is_empty() && arguments.random.is_some() {
-            terminal.note_initialised(&missing);
-        }
-        initialise(arguments.random, &source, &mut session, &missing)?;
-    }
-    session.seed(seed, 0).map_err(|error| source.failed(&error))?;
+    load(arguments, &source, &mut session, terminal)?;
     let started = Instant::now();
+    let views = || inputs.iter().map(|(name, tensor)| (name, tensor));
     let outputs = match &arguments.trace {
-        Some(path) => traced(&mut session, inputs, &source, &device, path, terminal)?,
-        None => session.run(inputs).map_err(|error| source.failed(&error))?,
+        Some(path) => traced(&mut session, &inputs, &source, &device, path, terminal)?,
+        None => session.run(views()).map_err(|error| source.failed(&error))?,
     };
     terminal.detail(&format!("ran in {:.1?}", started.elapsed()));
+    let mut differences = Vec::new();
+    if arguments.compare {
+        drop(session);
+        let mut session = plain.build().map_err(|error| source.failed(&error))?;
+        load(arguments, &source, &mut session, &Terminal::new(true, false, Vec::new()))?;
+        let exact = session.run(views()).map_err(|error| source.failed(&error))?;
+        let pairs = outputs.iter().zip(exact.iter());
+        differences.extend(pairs.map(|((_, given), (_, exact))| Difference::of(given, exact)));
+    }
 
     if let Some(folder) = &arguments.output_dir {
         std::fs::create_dir_all(folder).map_err(|error| Failure::writing(folder, &error))?;
@@ -118,11 +119,32 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         None => preview(name, tensor),
     };
     let text = if arguments.json {
-        json_text(&device, &outputs, &files)
+        json_text(&device, &outputs, &files, &differences)
     } else {
-        outputs.iter().zip(&files).map(line).collect()
+        let names = outputs.iter().map(|(name, _)| name);
+        let differences = names.zip(&differences).map(|(name, of)| format!("{name} {of}\n"));
+        outputs.iter().zip(&files).map(line).chain(differences).collect()
     };
     print(text.as_bytes())
+}
+
+/// Loads the weights, and initialises those that no file gives.
+fn load(
+    arguments: &Run,
+    source: &Source,
+    session: &mut Session,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let seed = arguments.random.unwrap_or_default();
+    let missing =
+        arguments.weights.load(session, seed, terminal).map_err(|error| source.failed(&error))?;
+    if !missing.is_empty() {
+        if !arguments.weights.is_empty() && arguments.random.is_some() {
+            terminal.note_initialised(&missing);
+        }
+        initialise(arguments.random, source, session, &missing)?;
+    }
+    session.seed(seed, 0).map_err(|error| source.failed(&error))
 }
 
 /// Initialises the missing weights with the seed of `--random`. Fails without it.
@@ -195,14 +217,14 @@ fn check_outputs(arguments: &Run, session: &Session) -> Result<(), Failure> {
 /// Runs the session and writes a trace of the run to the file `path`.
 fn traced(
     session: &mut Session,
-    inputs: Vec<(String, Tensor)>,
+    inputs: &[(String, Tensor)],
     source: &Source,
     device: &Device,
     path: &Path,
     terminal: &Terminal,
 ) -> Result<Outputs, Failure> {
     let failed = |error: Error| source.failed(&error);
-    for (name, tensor) in &inputs {
+    for (name, tensor) in inputs {
         session.set(name, tensor).map_err(failed)?;
     }
     // The first run does additional work.
@@ -323,10 +345,19 @@ fn write_output(
         .map_err(|error| Failure::writing(path, &error))
 }
 
-/// Formats `{"device", "outputs": [{"name", "dtype", "shape", "file" or "values"}]}`.
-fn json_text(device: &Device, outputs: &Outputs, files: &[Option<PathBuf>]) -> String {
-    let outputs = outputs.iter().zip(files).map(|((name, tensor), file)| JsonOutput {
+/// Formats `{"device", "outputs": [{"name", "dtype", "shape", "difference" with `--compare`,
+/// "file" or "values"}]}`.
+fn json_text(
+    device: &Device,
+    outputs: &Outputs,
+    files: &[Option<PathBuf>],
+    differences: &[Difference],
+) -> String {
+    let differences = differences.iter().map(Some).chain(repeat_with(|| None));
+    let outputs = outputs.iter().zip(files).zip(differences);
+    let outputs = outputs.map(|(((name, tensor), file), difference)| JsonOutput {
         name,
+        difference,
         dtype: tensor.dtype().to_string(),
         shape: tensor.shape(),
         file: file.as_ref().map(|file| file.display().to_string()),
@@ -346,6 +377,8 @@ struct JsonOutput<'a> {
     name: &'a str,
     dtype: String,
     shape: &'a [usize],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<&'a Difference>,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
     /// The values in row-major order. Those without a JSON number (NaN, infinities) are strings.

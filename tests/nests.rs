@@ -11,9 +11,9 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tile_compiler::dense::Dense;
 use tile_compiler::dtype::DType;
-use tile_compiler::graph::Graph;
+use tile_compiler::graph::{Graph, Op};
 use tile_compiler::interpret::{self, nest};
-use tile_compiler::pipeline;
+use tile_compiler::pipeline::{self, Options};
 use tile_compiler::plan::{BufferId, Content, Launch, Plan, PlanError, Work};
 use tile_compiler::profile::{Profile, Rates};
 use tile_compiler::tensor::{Tensor, TensorType};
@@ -34,9 +34,12 @@ fn run(plan: &Plan, case: &Case) -> Result<Vec<(String, Tensor)>, String> {
         let given = case.inputs.iter().find(|(given, _)| given == name);
         let given = given.ok_or_else(|| format!("{name} is missing"))?.1.bytes();
         let first = taken.entry(name).or_insert(0);
-        let part = *first..*first + port.ty.elements() * port.ty.dtype.size();
+        let own = TensorType { dtype: port.tensor().1.dtype, ..port.ty.clone() };
+        let part = *first..*first + own.elements() * own.dtype.size();
         *first = part.end;
-        memory[port.buffer] = Tensor::from_bytes(port.ty.clone(), given[part].to_vec()).unwrap();
+        let own = Tensor::from_bytes(own, given[part].to_vec()).unwrap();
+        let values = own.scalars().map(|value| value.cast(port.ty.dtype));
+        memory[port.buffer] = Tensor::from_scalars(port.ty.clone(), values).unwrap();
     }
     let mut launch = |launch: &Launch| {
         let Work::Nest(of) = &plan.routines[launch.step.routine].work else {
@@ -94,6 +97,45 @@ fn check_parts(case: &Case, share: u64) -> Result<bool, TestCaseError> {
         run(&plan, case).map_err(|fault| TestCaseError::fail(format!("{fault}: {plan}")))?;
     prop_assert_eq!(difference(case, &expected, &found), None, "{}", plan);
     Ok(plan.given().chain(&plan.outputs).any(|port| port.whole.is_some()))
+}
+
+/// Compares a plan whose tensors are stored as `dtype` with the reference, if that rounds none of
+/// them. Returns whether it stores some.
+fn check_stored_as(mut case: Case, dtype: DType) -> Result<bool, TestCaseError> {
+    let graph = &mut case.graph;
+    for id in graph.inputs.split_off(graph.inputs.len() / 2) {
+        let Op::Input(name) = graph.node(id).op.clone() else { continue };
+        graph.set(id, Op::Weight(name), &[]);
+        graph.weights.push(id);
+    }
+    graph.weights.sort();
+    graph.weights.dedup();
+    pipeline::optimise(graph);
+    let mut every = graph.clone();
+    let values = every.ids().filter(|&id| every.dtype(id) == DType::F32);
+    let values = values.filter(|&id| !matches!(every.node(id).op, Op::Scan(_)));
+    every.outputs = values.map(|id| (format!("V{}", id.index()), id)).collect();
+    let is_exact =
+        |tensor: &Tensor| tensor.scalars().all(|value| value.cast(dtype).cast(DType::F32) == value);
+    let every = interpret::run(&every, &case.inputs).unwrap();
+    if !every.iter().all(|(_, tensor)| is_exact(tensor)) {
+        return Ok(false);
+    }
+    let expected = interpret::run(&case.graph, &case.inputs).unwrap();
+    let mut is_narrow = false;
+    for profile in [Profile { int64: true, ..Profile::generic() }, Profile::cpu()] {
+        let options = Options { storage: Some(dtype), ..Options::default() };
+        let plan = match pipeline::plan_with(&case.graph, &profile, &options) {
+            Ok(plan) => plan,
+            Err(PlanError::Internal(fault)) => return Err(TestCaseError::fail(fault)),
+            // The device lacks a type.
+            Err(_) => continue,
+        };
+        let found = run(&plan, &case).map_err(TestCaseError::fail)?;
+        prop_assert_eq!(difference(&case, &expected, &found), None, "{}", plan);
+        is_narrow |= plan.buffers.iter().any(|buffer| buffer.ty.dtype == dtype);
+    }
+    Ok(is_narrow)
 }
 
 fn check(case: &Case) -> Result<(), TestCaseError> {
@@ -186,4 +228,19 @@ fn run_time_index_on_an_empty_axis() {
     let index = Tensor::zeros(TensorType::new(DType::I32, [1])).unwrap();
     let inputs = vec![("X0".to_owned(), index), ("X1".to_owned(), empty)];
     check(&Case { graph, inputs, tolerances: vec![0.0] }).unwrap();
+}
+
+/// Tensors that are stored as f16 or bf16 without rounding change nothing.
+#[test]
+fn tensors_stored_as_narrow_floats() {
+    let narrow = Cell::new(0);
+    let cases = config(512);
+    TestRunner::new(cases.clone())
+        .run(&(generate::any_case(), any::<bool>()), |(case, wide)| {
+            let dtype = if wide { DType::BF16 } else { DType::F16 };
+            narrow.set(narrow.get() + u32::from(check_stored_as(case, dtype)?));
+            Ok(())
+        })
+        .unwrap();
+    assert!(narrow.get() * 8 > cases.cases, "only {} cases were stored narrow", narrow.get());
 }

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use crate::dtype::DType;
 use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{
     Wholes, bytes, dead, exchange, fold, hoist, integers, join, layout, partition, quantized, rank,
-    running, separate, settle, share, stretch, widen,
+    running, separate, settle, share, store_as, stretch, widen,
 };
 use crate::plan::{
     Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
@@ -68,6 +69,9 @@ pub struct Options {
     pub updates: bool,
     /// Schedules that take precedence over those of [`crate::schedule::choose`].
     pub tuned: Arc<Tuned>,
+    /// The float type in which the weights, and what passes between kernels, are stored instead of
+    /// f32. See `passes/storage.rs`.
+    pub storage: Option<DType>,
 }
 
 /// Returns the plan with options; see [`plan`].
@@ -116,6 +120,13 @@ fn planned(
     let groups = stage("attend", attend(groups, profile, &time), Groups::verify);
     let groups = stage("merge", merge(groups, profile), Groups::verify);
     let groups = stage("finish_rows", finish_rows(groups, profile, &time), Groups::verify);
+    if let Some(dtype) = options.storage {
+        let (mut graph, wholes) = store_as(graph, &groups.stored(), dtype);
+        stage("store_as", &graph, |graph| graph.verify());
+        rewrite(&mut graph, &[("share", share), ("settle", settle), ("dead", dead)]);
+        let options = Options { storage: None, ..options.clone() };
+        return planned(&graph, profile, &options, &wholes);
+    }
     let large = groups.larger_than_buffers(profile);
     if !large.is_empty()
         && let Some((mut parts, wholes)) = partition(graph, &large, profile, wholes)
@@ -148,7 +159,6 @@ fn stage<T>(name: &str, result: T, verify: impl Fn(&T) -> Result<(), String>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::plan::{Routine, Work};
     use crate::profile::Processor;
 

@@ -58,7 +58,7 @@ pub(crate) struct Request<'a> {
     pub bindings: Bindings,
     /// The values of inputs of an ONNX file.
     pub values: BTreeMap<String, Tensor>,
-    pub factors: Option<DType>,
+    pub precision: Precision,
     pub limits: Option<Limits>,
     /// The session whose weights it takes.
     pub shared: Option<&'a Session>,
@@ -79,7 +79,7 @@ impl Request<'_> {
             entry: None,
             bindings: Bindings { limits: model.limits, ..Bindings::default() },
             values: BTreeMap::new(),
-            factors: None,
+            precision: Precision::default(),
             limits: None,
             shared: None,
         }
@@ -139,7 +139,16 @@ impl<'a, On> SessionBuilder<'a, On> {
     /// Rounds the operands of products to a 16-bit float, f16 or bf16. They take half the memory if
     /// the device has the type. Sums, inputs, weights and outputs stay f32.
     pub fn factors(mut self, dtype: DType) -> Self {
-        self.request.factors = Some(dtype);
+        self.request.precision.factors = Some(dtype);
+        self
+    }
+
+    /// Stores f32 weights, and what passes between kernels, as f16 or bf16, and widens them when
+    /// they are read. They take half the memory and traffic if the device has the type; a GPU
+    /// without it stores them as rounded f32. Sums, inputs, outputs, vectors and statistics stay
+    /// f32. Training is not affected.
+    pub fn storage(mut self, dtype: DType) -> Self {
+        self.request.precision.storage = Some(dtype);
         self
     }
 
@@ -202,15 +211,10 @@ impl Request<'_> {
         lower(self.model.program(), self.entry.as_deref(), &self.bindings).map_err(faulty)
     }
 
-    /// Rounds the operands of the graph's products, if this was requested.
-    pub fn rounded(&self, graph: Graph) -> Graph {
-        narrow(graph, self.factors)
-    }
-
     /// Returns the plan of the network for a device with this profile.
-    pub fn plan(&self, profile: &Profile, options: &Options) -> Result<Plan, Error> {
-        let mut graph = self.rounded(self.network()?.graph);
-        plan(&mut graph, profile, self.model.sources(), options)
+    pub fn plan(&self, profile: &Profile, options: Options) -> Result<Plan, Error> {
+        let mut graph = self.precision.rounded(self.network()?.graph);
+        plan(&mut graph, profile, self.model.sources(), &self.precision.with(options))
     }
 }
 
@@ -233,8 +237,9 @@ impl SessionBuilder<'_> {
     /// Builds a session for a graph of the model.
     pub(crate) async fn session(&self, graph: Graph) -> Result<Session, Error> {
         let mut store = Store::within(self.request.limits.map(|limits| limits.bytes));
-        let (graph, sources) = (self.request.rounded(graph), self.request.model.sources());
-        session(graph, self.on, sources, Options::default(), &mut store).await
+        let Request { model, precision, .. } = &self.request;
+        let (graph, options) = (precision.rounded(graph), precision.with(Options::default()));
+        session(graph, self.on, model.sources(), options, &mut store).await
     }
 }
 
@@ -247,8 +252,18 @@ impl Session {
     /// Returns [`Error::Program`] if the device cannot run the graph. Its diagnostics have no
     /// places.
     pub fn of_graph(graph: Graph, device: &Device) -> Result<Session, Error> {
+        Session::with_precision(graph, device, Precision::default())
+    }
+
+    /// Creates a session like [`Session::of_graph`], with narrower types.
+    pub(crate) fn with_precision(
+        graph: Graph,
+        device: &Device,
+        precision: Precision,
+    ) -> Result<Session, Error> {
         let mut store = Store::default();
-        block_on(session(graph, device, &Sources::new("", ""), Options::default(), &mut store))
+        let (graph, options) = (precision.rounded(graph), precision.with(Options::default()));
+        block_on(session(graph, device, &Sources::new("", ""), options, &mut store))
     }
 }
 
@@ -265,13 +280,35 @@ pub(crate) async fn session(
     device.0.build(graph, sources, options, store).await.map(Session::new)
 }
 
-/// Rounds the operands of the graph's contractions to a 16-bit float, if `factors` is one.
+/// The 16-bit floats that a program has instead of f32.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) struct Precision {
+    /// The type of the operands of products: see [`SessionBuilder::factors`].
+    pub factors: Option<DType>,
+    /// The type of tensors in memory: see [`SessionBuilder::storage`].
+    pub storage: Option<DType>,
+}
+
 #[cfg(feature = "compile")]
-pub(crate) fn narrow(mut graph: Graph, factors: Option<DType>) -> Graph {
-    if let Some(dtype) = factors.filter(|dtype| dtype.is_float() && dtype.bits() < 32) {
-        passes::narrow(&mut graph, dtype);
+impl Precision {
+    /// Rounds the operands of the graph's products.
+    pub fn rounded(self, mut graph: Graph) -> Graph {
+        if let Some(dtype) = narrow_float(self.factors) {
+            passes::narrow(&mut graph, dtype);
+        }
+        graph
     }
-    graph
+
+    /// Adds the type of tensors in memory to the options of a plan.
+    pub fn with(self, options: Options) -> Options {
+        Options { storage: narrow_float(self.storage), ..options }
+    }
+}
+
+/// Returns the type if it is a 16-bit float. Others change nothing.
+#[cfg(feature = "compile")]
+fn narrow_float(dtype: Option<DType>) -> Option<DType> {
+    dtype.filter(|dtype| dtype.is_float() && dtype.bits() < 32)
 }
 
 /// A type that describes an input: a [`TensorType`], or a shape with f32 elements.

@@ -174,7 +174,7 @@ impl<On: PlanFor> SessionBuilder<'_, On> {
     /// Returns the errors of the program, or [`Error::NoDevice`] for an unknown fixed target.
     pub fn plan(&self) -> Result<Plan, Error> {
         let (profile, tuned) = self.on.profile()?;
-        self.request.plan(&profile, &Options { tuned, ..Options::default() })
+        self.request.plan(&profile, Options { tuned, ..Options::default() })
     }
 
     /// Returns the kernels of the plan in a shading language.

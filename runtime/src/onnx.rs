@@ -157,9 +157,9 @@ impl Foreign for OnnxFile {
     }
 
     fn build(self: Arc<Self>, builder: &SessionBuilder) -> Result<Session, Error> {
-        let Request { factors, .. } = builder.request;
+        let Request { precision, .. } = builder.request;
         let given = builder.request.given()?;
-        let mut staged = Staged::new(self.clone(), builder.on.clone(), factors, given);
+        let mut staged = Staged::new(self.clone(), builder.on.clone(), precision, given);
         let mut imported = staged.import()?;
         if imported.by_values {
             return Ok(staged.with(imported).session());

@@ -1,5 +1,5 @@
-//! [`InParts`]: a program with parts of tensors that are too large for the device's buffers, seen
-//! as one with the whole tensors.
+//! [`InParts`]: a program that has some tensors of its caller in another form: in parts, if they are
+//! too large for the device's buffers, or in a narrower type.
 
 use std::any::Any;
 use std::ops::Range;
@@ -13,10 +13,6 @@ use crate::storage::to_storage;
 use crate::store::Store;
 use crate::trace::Trace;
 use crate::value::{Value, View, type_of};
-
-/// True if plans can have parts. Buffers of processors have no limit, so that apps without a GPU do
-/// without this code.
-const HAS_PARTS: bool = cfg!(any(feature = "wgpu", feature = "check"));
 
 /// A program some of whose inputs, weights or outputs are in parts.
 pub struct InParts {
@@ -33,9 +29,6 @@ pub struct InParts {
 /// # Errors
 /// If a program that shares the store has other parts of a weight.
 pub fn note(plan: &Plan, store: &mut Store) -> Result<(), Error> {
-    if !HAS_PARTS {
-        return Ok(());
-    }
     for parts in Port::tensors(&plan.weights) {
         if let Some((name, ty)) = &parts[0].whole {
             let parts = parts.iter().map(|part| part.name.clone()).collect();
@@ -47,9 +40,6 @@ pub fn note(plan: &Plan, store: &mut Store) -> Result<(), Error> {
 
 /// Returns a program as one with whole tensors.
 pub fn joined(executable: Box<dyn Executable>) -> Box<dyn Executable> {
-    if !HAS_PARTS {
-        return executable;
-    }
     let Some(plan) = executable.plan() else { return executable };
     if plan.given().chain(&plan.outputs).all(|port| port.whole.is_none()) {
         return executable;
@@ -77,9 +67,6 @@ pub fn share(
     pairs: &[(usize, usize)],
     other: &dyn Executable,
 ) -> Result<(), Error> {
-    if !HAS_PARTS {
-        return mine.share(pairs, other);
-    }
     let (mut shared, mut copied) = (Vec::with_capacity(pairs.len()), Vec::new());
     for &(number, theirs) in pairs {
         let missing = || Error::internal(format!("there is no weight {number} or {theirs}"));
@@ -132,7 +119,9 @@ pub fn join(parts: Vec<Tensor>, ty: &TensorType) -> Result<Tensor, Error> {
     let no_memory = || Error::OutOfMemory { device: "cpu".into(), what: ty.to_string() };
     let size = ty.checked_bytes().ok_or_else(no_memory)?;
     let mut bytes: Vec<u8> = with_room(size).ok_or_else(no_memory)?;
-    parts.iter().for_each(|part| bytes.extend(part.bytes()));
+    for part in &parts {
+        bytes.extend(&*to_storage(part, ty.dtype).ok_or_else(no_memory)?);
+    }
     let missing = || Error::internal(format!("a part of {ty} is missing"));
     Tensor::from_bytes(ty.clone(), bytes).ok_or_else(missing)
 }
@@ -170,19 +159,23 @@ impl InParts {
 
     async fn set_parts(&mut self, number: usize, value: &dyn Value) -> Result<(), Error> {
         let range = self.argument(number)?;
-        if range.len() == 1 {
+        let missing = || Error::internal(format!("there is no input or weight {number}"));
+        let ports: Vec<Port> =
+            self.parts_plan()?.given().skip(range.start).take(range.len()).cloned().collect();
+        if let [Port { whole: None, .. }] = &ports[..] {
             return self.executable.set(range.start, value).await;
         }
-        let ty = type_of(value);
-        let bytes = to_storage(value, ty.dtype).ok_or_else(|| Error::unstorable(&ty, ty.dtype))?;
+        let given = type_of(value);
+        let unstorable = || Error::unstorable(&given, given.dtype);
+        let bytes = to_storage(value, given.dtype).ok_or_else(unstorable)?;
         let mut rest = &bytes[..];
-        for part in range {
-            let port = self.parts_plan()?.given().nth(part);
-            let missing = || Error::internal(format!("there is no input or weight {part}"));
-            let ty = port.ok_or_else(missing)?.ty.clone();
+        for (part, Port { ty, .. }) in range.zip(&ports) {
+            let own_ty = TensorType { dtype: given.dtype, ..ty.clone() };
             let (own, after) =
-                rest.split_at_checked(ty.elements() * ty.dtype.size()).ok_or_else(missing)?;
-            self.executable.set(part, &View { ty: &ty, bytes: own }).await?;
+                rest.split_at_checked(ty.elements() * given.dtype.size()).ok_or_else(missing)?;
+            let own = View { ty: &own_ty, bytes: own };
+            let bytes = &to_storage(&own, ty.dtype).ok_or_else(unstorable)?;
+            self.executable.set(part, &View { ty, bytes }).await?;
             rest = after;
         }
         Ok(())

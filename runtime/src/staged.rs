@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use tile_compiler::dtype::DType;
 use tile_compiler::graph::Graph;
 use tile_compiler::onnx::{Given, Imported, OnnxError, Repeated, Sources};
 use tile_compiler::tensor::Tensor;
 
 use crate::backend::{Executable, Pending, Ports, given_name, ready};
-use crate::builder::narrow;
+use crate::builder::Precision;
 use crate::device::Device;
 use crate::error::Error;
 use crate::onnx::OnnxFile;
@@ -23,8 +22,7 @@ use crate::value::{Value, tensor_on};
 pub struct Staged {
     file: Arc<OnnxFile>,
     device: Device,
-    /// The type to which operands of contractions are rounded.
-    factors: Option<DType>,
+    precision: Precision,
     given: Given,
     repeated: Repeated,
     /// The import for the current values, whose last part has not run yet.
@@ -44,23 +42,18 @@ struct Part {
 }
 
 impl Staged {
-    pub fn new(
-        file: Arc<OnnxFile>,
-        device: Device,
-        factors: Option<DType>,
-        given: Given,
-    ) -> Staged {
+    pub fn new(file: Arc<OnnxFile>, device: Device, precision: Precision, given: Given) -> Staged {
         let (repeated, imported, parts, inputs, outputs) = Default::default();
-        Staged { file, device, factors, given, repeated, imported, parts, inputs, outputs }
+        Staged { file, device, precision, given, repeated, imported, parts, inputs, outputs }
     }
 
     /// Imports the model for the current values. Runs the parts whose values determine shapes.
     pub fn import(&mut self) -> Result<Imported, Error> {
-        let Staged { file, device, factors, given, repeated, parts, .. } = self;
+        let Staged { file, device, precision, given, repeated, parts, .. } = self;
         let (mut number, mut failure) = (0, None);
         let mut evaluate = |imported: &Imported| {
             number += 1;
-            let outputs = run_part(file, device, *factors, given, parts, number - 1, imported);
+            let outputs = run_part(file, device, *precision, given, parts, number - 1, imported);
             outputs.map_err(|error| {
                 let text = error.to_string();
                 failure = Some(error);
@@ -88,10 +81,10 @@ impl Staged {
             Some(imported) => imported,
             None => self.import()?,
         };
-        let Staged { file, device, factors, given, parts, .. } = self;
+        let Staged { file, device, precision, given, parts, .. } = self;
         // The parts run during the import come first.
         let last = imported.parts;
-        self.outputs = run_part(file, device, *factors, given, parts, last, &imported)?;
+        self.outputs = run_part(file, device, *precision, given, parts, last, &imported)?;
         Ok(())
     }
 }
@@ -148,7 +141,7 @@ impl Executable for Staged {
 fn run_part(
     file: &OnnxFile,
     device: &Device,
-    factors: Option<DType>,
+    precision: Precision,
     given: &Given,
     parts: &mut Vec<Part>,
     number: usize,
@@ -157,7 +150,7 @@ fn run_part(
     let graph = &imported.network.graph;
     let is_same = |part: &Part| part.graph == *graph && imported.has_sources(&part.sources);
     if !parts.get(number).is_some_and(is_same) {
-        let mut session = Session::of_graph(narrow(graph.clone(), factors), device)?;
+        let mut session = Session::with_precision(graph.clone(), device, precision)?;
         session.seed(0, 0)?;
         file.load(imported, &mut session)?;
         parts.truncate(number);

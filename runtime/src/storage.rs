@@ -10,8 +10,8 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use crate::cpu::copy::{self, converted, copied};
 use crate::value::{Value, to_tensor, type_of};
 
-/// Returns the elements as the device stores them. `None` if there is no such conversion, or no
-/// memory for it.
+/// Returns the elements as the device stores them: in the same type, a wider one, or a float type
+/// that rounds them. `None` if there is no such conversion, or no memory for it.
 pub fn to_storage(value: &dyn Value, storage: DType) -> Option<Cow<'_, [u8]>> {
     let bytes = match value.dense() {
         Some(bytes) => Cow::Borrowed(bytes),
@@ -20,7 +20,7 @@ pub fn to_storage(value: &dyn Value, storage: DType) -> Option<Cow<'_, [u8]>> {
     if value.dtype() == storage {
         return Some(bytes);
     }
-    widened(&bytes, value.dtype(), storage).map(Cow::Owned)
+    convert(&bytes, value.dtype(), storage).map(Cow::Owned)
 }
 
 /// Writes the elements to the start of `to` as the device stores them. `None` as for
@@ -36,8 +36,9 @@ pub fn store(value: &dyn Value, storage: DType, to: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-fn widened(bytes: &[u8], dtype: DType, storage: DType) -> Option<Vec<u8>> {
-    match (dtype, storage) {
+/// Converts elements to a wider type of their kind, or to a narrower one.
+fn convert(bytes: &[u8], from: DType, to: DType) -> Option<Vec<u8>> {
+    match (from, to) {
         (DType::Bool, DType::U32) => converted(bytes, |[b]| u32::from(b != 0).to_le_bytes()),
         (DType::U8, DType::U32) => {
             converted(bytes, |b| u32::from(u8::from_le_bytes(b)).to_le_bytes())
@@ -57,35 +58,6 @@ fn widened(bytes: &[u8], dtype: DType, storage: DType) -> Option<Vec<u8>> {
         (DType::BF16, DType::F32) => {
             converted(bytes, |b| bf16::from_le_bytes(b).to_f32().to_le_bytes())
         }
-        _ => None,
-    }
-}
-
-/// Returns the tensor of type `ty` whose elements are at the start of `bytes`, stored as `storage`.
-/// `None` if there is no such conversion, too few bytes, or no memory. Every stored value must be
-/// representable in the narrower type.
-pub fn from_storage(bytes: &[u8], storage: DType, ty: &TensorType) -> Option<Tensor> {
-    let bytes = bytes.get(..ty.checked_elements()?.checked_mul(storage.size())?)?;
-    let narrow = match ty.dtype == storage {
-        true => copied(bytes),
-        false => narrowed(bytes, storage, ty.dtype),
-    };
-    Tensor::from_bytes(ty.clone(), narrow?)
-}
-
-/// Writes the elements at the start of `bytes`, stored as `storage`, to `to`, which has exactly
-/// their bytes as `dtype`. `None` as for [`from_storage`].
-pub fn unstore(bytes: &[u8], storage: DType, dtype: DType, to: &mut [u8]) -> Option<()> {
-    let bytes = bytes.get(..(to.len() / dtype.size()).checked_mul(storage.size())?)?;
-    match dtype == storage {
-        true => copy::copy(bytes, to),
-        false => to.copy_from_slice(&narrowed(bytes, storage, dtype)?),
-    }
-    Some(())
-}
-
-fn narrowed(bytes: &[u8], storage: DType, dtype: DType) -> Option<Vec<u8>> {
-    match (storage, dtype) {
         (DType::U32, DType::Bool) => converted(bytes, |b| [u8::from(u32::from_le_bytes(b) != 0)]),
         (DType::U32, DType::U8) => {
             converted(bytes, |b| (u32::from_le_bytes(b) as u8).to_le_bytes())
@@ -107,6 +79,29 @@ fn narrowed(bytes: &[u8], storage: DType, dtype: DType) -> Option<Vec<u8>> {
         }
         _ => None,
     }
+}
+
+/// Returns the tensor of type `ty` whose elements are at the start of `bytes`, stored as `storage`.
+/// `None` if there is no such conversion, too few bytes, or no memory. Every stored value must be
+/// representable in the narrower type.
+pub fn from_storage(bytes: &[u8], storage: DType, ty: &TensorType) -> Option<Tensor> {
+    let bytes = bytes.get(..ty.checked_elements()?.checked_mul(storage.size())?)?;
+    let narrow = match ty.dtype == storage {
+        true => copied(bytes),
+        false => convert(bytes, storage, ty.dtype),
+    };
+    Tensor::from_bytes(ty.clone(), narrow?)
+}
+
+/// Writes the elements at the start of `bytes`, stored as `storage`, to `to`, which has exactly
+/// their bytes as `dtype`. `None` as for [`from_storage`].
+pub fn unstore(bytes: &[u8], storage: DType, dtype: DType, to: &mut [u8]) -> Option<()> {
+    let bytes = bytes.get(..(to.len() / dtype.size()).checked_mul(storage.size())?)?;
+    match dtype == storage {
+        true => copy::copy(bytes, to),
+        false => to.copy_from_slice(&convert(bytes, storage, dtype)?),
+    }
+    Some(())
 }
 
 #[cfg(test)]

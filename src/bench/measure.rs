@@ -9,7 +9,7 @@ use super::memory;
 use super::profile::Traced;
 use super::training::Training;
 use super::workload::{Budget, Case, Point};
-use crate::arguments::{Sizes, setting_text};
+use crate::arguments::{Precision, Sizes, setting_text};
 use crate::inputs::Inputs;
 use crate::random::random;
 use crate::source::Source;
@@ -71,16 +71,16 @@ pub struct Wanted<'a> {
     pub tuned: &'a Tuned,
     /// The weights, random without a file.
     pub weights: &'a WeightsOptions,
+    /// The narrower types of an inference.
+    pub precision: Precision,
 }
 
-/// Refuses inputs and weights for a case that trains: it makes its data itself.
-fn refuse_inputs_of_training(
-    case: &Case,
-    inputs: &Inputs,
-    weights: &WeightsOptions,
-) -> Result<(), Failure> {
+/// Refuses inputs, weights and narrower types for a case that trains: it makes its data itself, and
+/// trains in the types of the program.
+fn refuse_inputs_of_training(case: &Case, inputs: &Inputs, wanted: &Wanted) -> Result<(), Failure> {
     let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
-    let taken = taken.or((!weights.is_empty()).then(|| "weights".into()));
+    let taken = taken.or((!wanted.weights.is_empty()).then(|| "weights".into()));
+    let taken = taken.or(wanted.precision.is_narrow().then(|| "narrower types".into()));
     match (&case.training, taken) {
         (Some(_), Some(what)) => Err(Failure::usage(format!(
             "`{}` trains on data of its own, and takes no {what}",
@@ -100,7 +100,7 @@ pub fn measure(
     terminal: &Terminal,
 ) -> Result<(Measurement, Option<Traced>), Failure> {
     let sizes = &inputs.sizes;
-    refuse_inputs_of_training(case, inputs, wanted.weights)?;
+    refuse_inputs_of_training(case, inputs, &wanted)?;
     let load = || match case.text {
         Some(text) => Source::of(case.path.as_ref(), text.to_string(), terminal),
         None => Source::load_packed(case.path.as_ref(), sizes.entry.as_deref(), terminal),
@@ -109,7 +109,8 @@ pub fn measure(
         let source = load()?;
         match &case.training {
             None => {
-                let builder = builder(case, inputs, &source, device, &inputs.read(&source)?)?;
+                let given = inputs.read(&source)?;
+                let builder = builder(case, inputs, &source, device, &given, wanted.precision)?;
                 builder.tune(tune).map_err(|error| source.failed(&error))
             }
             Some(samples) => {
@@ -126,7 +127,7 @@ pub fn measure(
     };
     let (first_result, times, cost, peak_memory, traced) = match &case.training {
         None => {
-            let mut session = ready(case, inputs, &source, device, wanted.weights, terminal)?;
+            let mut session = ready(case, inputs, &source, device, wanted, terminal)?;
             let repeat = |session: &mut Session, runs| {
                 session.repeat(runs).map_err(|error| source.failed(&error))
             };
@@ -199,8 +200,9 @@ fn builder<'a>(
     source: &'a Source,
     device: &'a Device,
     given: &BTreeMap<String, Tensor>,
+    precision: Precision,
 ) -> Result<SessionBuilder<'a>, Failure> {
-    let builder = source.model.on(device);
+    let builder = precision.apply(source.model.on(device));
     inputs.apply(
         case.dims.iter().fold(builder, |builder, (name, size)| builder.dim(name, *size)),
         source,
@@ -214,14 +216,15 @@ fn ready(
     inputs: &Inputs,
     source: &Source,
     device: &Device,
-    weights: &WeightsOptions,
+    wanted: Wanted,
     terminal: &Terminal,
 ) -> Result<Session, Failure> {
     let failed = |error: Error| source.failed(&error);
     let mut given = inputs.read(source)?;
-    let mut session = builder(case, inputs, source, device, &given)?.build().map_err(failed)?;
+    let builder = builder(case, inputs, source, device, &given, wanted.precision)?;
+    let mut session = builder.build().map_err(failed)?;
     session.initialise(SEED).map_err(failed)?;
-    weights.load(&mut session, SEED, terminal).map_err(failed)?;
+    wanted.weights.load(&mut session, SEED, terminal).map_err(failed)?;
     let types: Vec<_> = session.inputs().map(|(name, ty)| (name.to_string(), ty.clone())).collect();
     for (name, ty) in types {
         let tensor = given.remove(&name).or_else(|| random(ty.clone(), &name, SEED));

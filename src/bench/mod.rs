@@ -29,6 +29,7 @@ use self::profile::{Profile, Traced};
 use self::report::Row;
 use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, Point, SWEEPS, Samples, bundled, file};
 
+use crate::arguments::Precision;
 use crate::devices::open;
 use crate::inputs::Inputs;
 use crate::source::is_meant_as_a_file;
@@ -61,6 +62,8 @@ pub struct Bench {
     inputs: Inputs,
     #[command(flatten)]
     weights: WeightsOptions,
+    #[command(flatten)]
+    precision: Precision,
     /// Measure a step of the file's `train` block on these samples, as for `train`
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -118,6 +121,7 @@ pub fn bench(arguments: &Bench, started: Instant, terminal: &Terminal) -> Result
         traces: arguments.profile || arguments.trace.is_some(),
         tuned: &arguments.tuned,
         weights: &arguments.weights,
+        precision: arguments.precision,
     };
     let mut trace_file = TraceFile::default();
     for (case, inputs) in &cases {

@@ -8,11 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use tile_compiler::dtype::DType;
 use tile_runtime::tune::{Progress, Tune as Search, Tuning};
 use tile_runtime::{Device, Error};
 
-use crate::arguments::narrow_float;
+use crate::arguments::Precision;
 use crate::devices::open;
 use crate::inputs::Inputs;
 use crate::interrupt;
@@ -35,9 +34,8 @@ pub struct Tune {
     file: PathBuf,
     #[command(flatten)]
     inputs: Inputs,
-    /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
-    #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
-    factors: Option<DType>,
+    #[command(flatten)]
+    precision: Precision,
     /// The device to tune for: wgpu, wgpu:N [default: TILE_DEVICE, else that of `tilec setup`,
     /// else the best real GPU, else cpu]
     #[arg(long, value_name = "NAME")]
@@ -77,9 +75,7 @@ pub fn tune(arguments: &Tune, terminal: &Terminal) -> Result<(), Failure> {
     let failed = |error: Error| source.failed(&error);
     let given = arguments.inputs.read(&source)?;
     let device = open(arguments.device.as_deref(), false, terminal).map_err(failed)?;
-    let builder = arguments.inputs.builder(&source, &device, &given)?;
-    let builder =
-        arguments.factors.into_iter().fold(builder, |builder, dtype| builder.factors(dtype));
+    let builder = arguments.precision.apply(arguments.inputs.builder(&source, &device, &given)?);
     if let Err(why) = device.tuning() {
         // Errors of the program are reported all the same.
         builder.network().map_err(failed)?;

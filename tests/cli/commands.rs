@@ -231,3 +231,40 @@ fn numbers_of_an_array_on_the_command_line() {
         constant.err
     );
 }
+
+/// Tensors that are stored in 16 bits: the listing, the distance from f32, and packs.
+#[test]
+fn storage_in_16_bits() {
+    let path = program(
+        "narrow",
+        "model Net(X[N, 64]) -> (Y) { Y = X |> Dense(96, activation = \"tanh\") |> Dense(10); }",
+    );
+    let path = path.to_str().unwrap();
+    let listed = tilec([path, "--emit", "plan", "--storage", "f16"]).ok();
+    assert!(listed.text().contains("4 tensors, 2 as f16"), "{}", listed.text());
+
+    let run = |file: &str, more: &[&str]| {
+        let arguments = ["run", file, "--dim", "N=3", "--random", "1", "--device", "cpu"];
+        tilec(arguments.iter().chain(more))
+    };
+    let compared = run(path, &["--storage", "f16", "--compare", "--json"]).ok();
+    let json: serde_json::Value = serde_json::from_str(compared.text()).unwrap();
+    let share = json["outputs"][0]["difference"]["share"].as_f64().unwrap();
+    assert!(0.0 < share && share < 0.001, "{share}");
+    let text = run(path, &["--storage", "bf16", "--compare"]).ok();
+    assert!(text.text().contains("\nY differs from f32 by at most "), "{}", text.text());
+
+    let pack = empty_folder("narrow_pack").join("net.tilepack");
+    let pack = pack.to_str().unwrap();
+    tilec(["build", path, "-o", pack, "--dim", "N=3", "--random", "1", "--storage", "f16"]).ok();
+    let packed = run(pack, &["--json"]).ok();
+    let packed: serde_json::Value = serde_json::from_str(packed.text()).unwrap();
+    assert_eq!(packed["outputs"][0]["values"], json["outputs"][0]["values"]);
+
+    let wrong = run(path, &["--compare"]);
+    assert_eq!(wrong.code, 2);
+    let wrong = run(path, &["--storage", "f64"]);
+    assert!(wrong.code == 2 && wrong.err.contains("it wants f16 or bf16"), "{}", wrong.err);
+    let wrong = tilec([path, "--emit", "plan", "--train", "--storage", "f16"]);
+    assert!(wrong.code == 2 && wrong.err.contains("cannot be used with"), "{}", wrong.err);
+}

@@ -51,13 +51,18 @@ pub struct Groups<'g> {
 }
 
 impl Groups<'_> {
+    /// Returns the tensors in memory: inputs, weights and constants, and what the groups store.
+    pub fn stored(&self) -> Vec<NodeId> {
+        let graph = self.graph;
+        let roots = self.list.iter().flat_map(|group| &group.roots).copied();
+        graph.ids().filter(|id| graph.node(*id).op.is_source()).chain(roots).collect()
+    }
+
     /// Returns the tensors that must be in memory, but are larger than the device's buffers:
     /// without the results of scans, and what these store.
     pub fn larger_than_buffers(&self, profile: &Profile) -> Vec<NodeId> {
         let graph = self.graph;
-        let roots = self.list.iter().flat_map(|group| &group.roots).copied();
-        let is_source = |id: &NodeId| graph.node(*id).op.is_source();
-        let mut large: Vec<NodeId> = graph.ids().filter(is_source).chain(roots).collect();
+        let mut large = self.stored();
         large.retain(|&id| {
             let node = graph.node(id);
             !matches!(node.op, Op::Scan(_) | Op::Result { .. }) && profile.is_too_large(&node.ty)

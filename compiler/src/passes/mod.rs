@@ -17,6 +17,7 @@ mod separate;
 mod settle;
 mod share;
 mod steady;
+mod storage;
 mod stretch;
 #[cfg(test)]
 mod testing;
@@ -38,5 +39,6 @@ pub use running::running;
 pub use separate::separate;
 pub use settle::settle;
 pub use share::share;
+pub(crate) use storage::store_as;
 pub use stretch::stretch;
 pub use widen::widen;

@@ -41,26 +41,34 @@ pub fn narrow(graph: &mut Graph, dtype: DType) {
                 });
             }
         }
-        let is_narrow =
-            |access: usize| graph.dtype(operands[contraction.accesses[access].operand]) == dtype;
-        let mut body = Program::default();
-        body.results =
-            body.append(&contraction.body, |body: &mut Program<ContractionLeaf>, leaf, wide| {
-                match leaf {
-                    ContractionLeaf::Access(access) if wide == DType::F32 && is_narrow(*access) => {
-                        let value = body.push(Inst::Leaf(leaf.clone()), dtype);
-                        body.cast(value, wide)
-                    }
-                    _ => body.push(Inst::Leaf(leaf.clone()), wide),
-                }
-            });
-        contraction.body = body;
+        contraction.body =
+            widened(&contraction, dtype, |operand| graph.dtype(operands[operand]) == dtype);
         graph.set(id, Op::Contraction(contraction), &operands);
     }
 }
 
+/// Returns the body of a contraction some of whose operands were f32 and have type `dtype` now.
+pub(super) fn widened(
+    op: &Contraction,
+    dtype: DType,
+    is_narrow: impl Fn(usize) -> bool,
+) -> Program<ContractionLeaf> {
+    let mut body = Program::default();
+    body.results =
+        body.append(&op.body, |body: &mut Program<ContractionLeaf>, leaf, wide| match leaf {
+            ContractionLeaf::Access(access)
+                if wide == DType::F32 && is_narrow(op.accesses[*access].operand) =>
+            {
+                let value = body.push(Inst::Leaf(leaf.clone()), dtype);
+                body.cast(value, wide)
+            }
+            _ => body.push(Inst::Leaf(leaf.clone()), wide),
+        });
+    body
+}
+
 /// Returns whether it sums products of two different values, which are f32.
-fn sums_products_of_f32(contraction: &Contraction) -> bool {
+pub(super) fn sums_products_of_f32(contraction: &Contraction) -> bool {
     let Contraction { aggregation, body, .. } = contraction;
     let result = body.results[0];
     let is_product =

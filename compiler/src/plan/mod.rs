@@ -286,11 +286,11 @@ pub struct Carry {
 pub struct Port {
     /// The name of an input or output, or the path of a weight.
     pub name: String,
-    /// The type that the caller gives or gets.
+    /// The type that the caller gives or gets, unless `whole` has another.
     pub ty: TensorType,
-    /// The name and type of the tensor that the caller gives or gets, if it is too large for a
-    /// buffer, and this is a part of it. Its parts follow one another, in the order of their
-    /// elements.
+    /// The name and type of the tensor that the caller gives or gets, if the plan has it in a
+    /// narrower type, or this is a part of it, as it is too large for a buffer. Its parts follow
+    /// one another, in the order of their elements.
     #[cfg_attr(feature = "pack", serde(default, skip_serializing_if = "Option::is_none"))]
     pub whole: Option<(String, TensorType)>,
     /// The buffer. Several outputs may share one, and an output may be the buffer of an input or a

@@ -35,7 +35,13 @@ impl fmt::Display for Plan {
         let (count, size) = total(|content| *content == Content::Weight);
         if count > 0 {
             let count = Port::tensors(&self.weights).count();
-            writeln!(f, "    weights      {size:>9}  {}", counted(count, "tensor"))?;
+            write!(f, "    weights      {size:>9}  {}", counted(count, "tensor"))?;
+            let is_narrow = |parts: &&[Port]| parts[0].ty.dtype != parts[0].tensor().1.dtype;
+            let mut narrow = Port::tensors(&self.weights).filter(is_narrow).peekable();
+            if let Some(parts) = narrow.peek().copied() {
+                write!(f, ", {} as {}", narrow.count(), parts[0].ty.dtype)?;
+            }
+            f.write_str("\n")?;
         }
         let (count, size) = total(|content| matches!(content, Content::Constant(_)));
         if count > 0 {

@@ -85,7 +85,9 @@ impl Plan {
                 let (name, ty) = parts[0].tensor();
                 let elements: Option<usize> =
                     parts.iter().map(|part| part.ty.checked_elements()).sum();
-                let is_part = |part: &Port| part.ty.dtype == ty.dtype;
+                let is_part = |part: &Port| {
+                    part.ty.dtype == ty.dtype || (part.ty.dtype.is_float() && ty.dtype.is_float())
+                };
                 if elements != ty.checked_elements() || !parts.iter().all(is_part) {
                     return Err(format!("the parts of `{name}` do not make up {ty}"));
                 }

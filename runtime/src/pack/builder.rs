@@ -137,9 +137,10 @@ impl PackBuilder {
         let families: BTreeSet<&str> = families.collect();
         profiles.extend(families.into_iter().filter_map(Profile::fixed));
         for profile in profiles {
-            let mut graph = request.rounded(network.graph.clone());
+            let mut graph = request.precision.rounded(network.graph.clone());
             let sources = request.model.sources();
-            self.add_plan(request, plan(&mut graph, &profile, sources, &Options::default())?)?;
+            let options = request.precision.with(Options::default());
+            self.add_plan(request, plan(&mut graph, &profile, sources, &options)?)?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use tile_lang::listed;
 use super::container::Container;
 use super::{Index, Pack, PackDevice, PackedPlan, weight_name};
 use crate::backend::block_on;
-use crate::builder::{Request, SessionBuilder};
+use crate::builder::{Precision, Request, SessionBuilder};
 use crate::error::Error;
 use crate::files::{open_file, read_file};
 use crate::model::{Declared, Foreign, Model};
@@ -138,13 +138,13 @@ impl Pack {
 
     /// Rejects what is fixed when a pack is made.
     fn check(&self, request: &Request) -> Result<(), Error> {
-        let Request { entry, bindings, values, factors, .. } = request;
+        let Request { entry, bindings, values, precision, .. } = request;
         self.check_entry(entry.as_deref())?;
         if let Some(name) = bindings.parameters.keys().next() {
             let what = format!("`{name}` was fixed when the pack was built");
             return Err(refused(format!("{what}: build it with `--set {name}=…`")));
         }
-        if bindings.training || factors.is_some() || !values.is_empty() {
+        if bindings.training || *precision != Precision::default() || !values.is_empty() {
             return Err(refused("a pack computes results of fixed shapes and types only"));
         }
         Ok(())

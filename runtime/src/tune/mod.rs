@@ -197,9 +197,10 @@ impl SessionBuilder<'_> {
     /// # Errors
     /// Returns the errors of [`SessionBuilder::build`]. Results measured before an error are kept.
     pub fn tune(&self, tune: Tune) -> Result<Tuning, Error> {
-        let graph = self.request.rounded(self.network()?.graph);
-        let sources = self.request.model.sources();
-        tune_graph(graph, self.on, sources, &Options::default(), tune)
+        let (model, precision) = (self.request.model, self.request.precision);
+        let graph = precision.rounded(self.network()?.graph);
+        let options = precision.with(Options::default());
+        tune_graph(graph, self.on, model.sources(), &options, tune)
     }
 }
 

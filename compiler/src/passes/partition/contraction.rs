@@ -173,8 +173,8 @@ impl Partition<'_> {
         self.new.add(Op::Contraction(Box::new(op)), ty.clone(), &[])
     }
 
-    /// Returns the expressions that are at least 0 at a valid point, as far as they are known before
-    /// the program runs.
+    /// Returns the expressions that are at least 0 at a valid point, as far as they are known
+    /// before the program runs.
     fn conditions(&self, points: &Points) -> Option<Vec<Affine>> {
         let Points { op, operands, ty, .. } = points;
         let mut conditions = op.constraints.clone();

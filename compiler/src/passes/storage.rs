@@ -1,0 +1,307 @@
+//! Stores tensors in a narrower float type, which halves the memory that they take and the traffic
+//! to it. They are widened when they are read: products and sums stay in f32.
+//!
+//! This is not a simplification: values have the accuracy of the narrower type, so the pass runs
+//! only on request.
+//!
+//! Example, with f16, of a tensor `%2` that fusion has found to be stored:
+//!
+//! ```text
+//! %1 = weight W : f32[3, 5]
+//! %2 = tanh %0 : f32[4, 3]
+//! %3 = contract sum [n, u] (…) { v0 = %2[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[4, 5]
+//! ```
+//!
+//! becomes
+//!
+//! ```text
+//! %1 = weight W : f16[3, 5]
+//! %2 = tanh %0 : f32[4, 3]
+//! %4 = cast %2 : f16[4, 3]
+//! %3 = contract sum [n, u] (…) { v0 = %4[n, k]; v1 = cast v0 : f32; v2 = %1[k, u]; … } : f32[4, 5]
+//! ```
+//!
+//! Inputs and outputs keep their type, for the caller. So do
+//! - vectors and scalars, which take little memory;
+//! - what is computed from sums alone other than those of products: statistics, which may need the
+//!   range of f32;
+//! - weights that a run changes, and what a scan carries and stacks.
+
+use crate::dtype::DType;
+use crate::graph::scan::Parts;
+use crate::graph::{Aggregation, Graph, Node, NodeId, NodeMap, NodeSet, Op};
+use crate::tensor::TensorType;
+
+use super::Wholes;
+use super::narrow::{sums_products_of_f32, widened};
+
+/// Returns an equal graph, but for rounding, in which the f32 tensors in `stored` have type `dtype`;
+/// and the weights among them, whose callers see f32.
+pub(crate) fn store_as(graph: &Graph, stored: &[NodeId], dtype: DType) -> (Graph, Wholes) {
+    let statistics = statistics(graph);
+    let mut wide: NodeSet = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
+    wide.extend(graph.ids().flat_map(|id| carried(graph, id)).map(|id| graph.storage(*id)));
+    let mut narrow = NodeSet::new();
+    let mut wholes = Wholes::new();
+    for &id in stored {
+        let node = graph.node(id);
+        let is_kept = match &node.op {
+            Op::Weight(path) => graph.outputs.iter().any(|(output, _)| output == path),
+            Op::Input(_) | Op::Elements(_) | Op::Scan(_) | Op::Result { .. } => true,
+            _ => statistics.contains(id),
+        };
+        if is_kept || node.ty.dtype != DType::F32 || !has_rows(&node.ty.shape) || wide.contains(id)
+        {
+            continue;
+        }
+        narrow.insert(id);
+        if let Op::Weight(path) = &node.op {
+            wholes.insert(path.clone(), (path.clone(), node.ty.clone()));
+        }
+    }
+    let mut graph = graph.clone();
+    Narrowing::new(&mut graph, dtype).run(&narrow);
+    (graph, wholes)
+}
+
+/// Returns the first values of what a scan carries.
+fn carried(graph: &Graph, id: NodeId) -> &[NodeId] {
+    match &graph.node(id).op {
+        Op::Scan(scan) => &graph.operands(id)[scan.sequences.len()..][..scan.carries],
+        _ => &[],
+    }
+}
+
+/// Returns whether two axes or more have several elements.
+fn has_rows(shape: &[usize]) -> bool {
+    shape.iter().filter(|&&size| size > 1).count() > 1
+}
+
+/// Returns the sums other than those of products, and what is computed from these and from vectors
+/// alone.
+fn statistics(graph: &Graph) -> NodeSet {
+    let mut statistics = NodeSet::new();
+    for id in graph.topological() {
+        let operands = graph.operands(id);
+        let is_sum = match &graph.node(id).op {
+            Op::Contraction(op) => {
+                matches!(op.aggregation, Aggregation::Sum | Aggregation::Product)
+                    && !sums_products_of_f32(op)
+            }
+            _ => false,
+        };
+        let is_small = |id: &NodeId| statistics.contains(*id) || !has_rows(graph.shape(*id));
+        let follows = operands.iter().any(|operand| statistics.contains(*operand))
+            && operands.iter().all(is_small);
+        if is_sum || follows {
+            statistics.insert(id);
+        }
+    }
+    statistics
+}
+
+/// A graph, or the body of a scan, whose tensors are narrowed.
+struct Narrowing<'g> {
+    graph: &'g mut Graph,
+    dtype: DType,
+    /// The narrow node for each f32 node that has one.
+    narrow: NodeMap<NodeId>,
+    /// The narrow nodes that are widened as a whole, by their f32 nodes.
+    wide: NodeMap<NodeId>,
+}
+
+impl Narrowing<'_> {
+    fn new(graph: &mut Graph, dtype: DType) -> Narrowing<'_> {
+        Narrowing { graph, dtype, narrow: NodeMap::new(), wide: NodeMap::new() }
+    }
+
+    /// Narrows these nodes, and changes all their readers.
+    fn run(mut self, narrow: &NodeSet) {
+        for id in self.graph.topological() {
+            self.read(id);
+            if !narrow.contains(id) {
+                continue;
+            }
+            let ty = TensorType::new(self.dtype, self.graph.shape(id));
+            let own = match self.graph.node(id).op.is_source() {
+                true => {
+                    self.graph.node_mut(id).ty = ty;
+                    id
+                }
+                false => {
+                    let own = self.graph.add(Op::Cast, ty, &[id]);
+                    let Node { name, origin, span, .. } = self.graph.node(id).clone();
+                    let node = self.graph.node_mut(own);
+                    (node.name, node.origin, node.span) = (name, origin, span);
+                    own
+                }
+            };
+            self.narrow.insert(id, own);
+        }
+    }
+
+    /// Changes a node that reads narrow ones.
+    fn read(&mut self, id: NodeId) {
+        let mut operands = self.graph.operands(id).to_vec();
+        if operands.iter().all(|operand| !self.narrow.contains(*operand)) {
+            return;
+        }
+        if let Some(parts) = self.graph.take_scan(id) {
+            let parts = self.scan(parts);
+            self.graph.put_scan(id, parts);
+            return;
+        }
+        let mut op = self.graph.node(id).op.clone();
+        let mut inside = 0;
+        match &mut op {
+            Op::Reshape => {
+                let own = self.narrow[operands[0]];
+                let ty = TensorType::new(self.dtype, self.graph.shape(id));
+                let own = self.graph.add(Op::Reshape, ty, &[own]);
+                self.narrow.insert(id, own);
+            }
+            Op::Contraction(op) => {
+                inside = operands.len() - usize::from(op.default);
+                let is_narrow = |operand: usize| self.narrow.contains(operands[operand]);
+                op.body = widened(op, self.dtype, is_narrow);
+            }
+            _ => {}
+        }
+        for (number, operand) in operands.iter_mut().enumerate() {
+            if let Some(&own) = self.narrow.get(*operand) {
+                *operand = if number < inside { own } else { self.wide(*operand, own) };
+            }
+        }
+        self.graph.set(id, op, &operands);
+    }
+
+    /// Returns the narrow node `own` of `id` in f32.
+    fn wide(&mut self, id: NodeId, own: NodeId) -> NodeId {
+        let graph = &mut *self.graph;
+        *self.wide.slot(id).get_or_insert_with(|| {
+            let ty = TensorType::new(DType::F32, graph.shape(own));
+            graph.add(Op::Cast, ty, &[own])
+        })
+    }
+
+    /// Narrows what a scan reads in slices or as a whole.
+    fn scan(&mut self, mut parts: Parts) -> Parts {
+        let mut narrow = NodeSet::new();
+        let slices = parts.sequences.iter_mut().map(|part| (&mut part.whole, part.slice));
+        let captures = parts.captures.iter_mut().map(|part| (&mut part.outside, part.inside));
+        for (outside, inside) in slices.chain(captures) {
+            if let Some(&own) = self.narrow.get(*outside) {
+                *outside = own;
+                narrow.insert(inside);
+            }
+        }
+        for carry in &mut parts.carries {
+            if let Some(&own) = self.narrow.get(carry.first) {
+                carry.first = self.wide(carry.first, own);
+            }
+        }
+        Narrowing::new(&mut parts.body, self.dtype).run(&narrow);
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::store_as;
+    use crate::dtype::DType;
+    use crate::graph::{Graph, NodeId, Op};
+
+    /// Returns the text of the graph after all its tensors are stored as f16, and the weights with
+    /// the types that the caller sees.
+    fn stored(text: &str) -> String {
+        let graph = Graph::parse(text).unwrap();
+        graph.verify().unwrap();
+        let is_view = |id: &NodeId| matches!(graph.node(*id).op, Op::Reshape);
+        let all: Vec<NodeId> = graph.ids().filter(|id| !is_view(id)).collect();
+        let (graph, wholes) = store_as(&graph, &all, DType::F16);
+        graph.verify().unwrap();
+        let mut wholes: Vec<String> =
+            wholes.into_values().map(|(path, ty)| format!("{path} is {ty}\n")).collect();
+        wholes.sort();
+        format!("{graph}{}", wholes.concat())
+    }
+
+    #[test]
+    fn what_passes_between_kernels_is_narrow() {
+        insta::assert_snapshot!(stored("\
+graph f(%0) -> (Y = %8)
+%0 = input X : f32[4, 6]
+%1 = weight W : f32[6, 5]
+%2 = tanh %0 : f32[4, 6]
+%3 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..6) { v0 = %2[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[4, 5]  # P
+%4 = reshape %3 : f32[2, 2, 5]
+%5 = exp %4 : f32[2, 2, 5]
+%6 = contract sum [a, b] (a: 0..2, b: 0..2, u: 0..5) { v0 = %5[a, b, u]; yield v0 } : f32[2, 2]  # S
+%7 = reshape %6 : f32[2, 2, 1]
+%8 = div %5 %7 : f32[2, 2, 5]
+"), @"
+        graph f(%0) -> (Y = %15)
+        %0 = input X : f32[4, 6]
+        %1 = weight W : f16[6, 5]
+        %2 = tanh %0 : f32[4, 6]
+        %3 = cast %2 : f16[4, 6]
+        %4 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..6) { v0 = %3[n, k]; v1 = cast v0 : f32; v2 = %1[k, u]; v3 = cast v2 : f32; v4 = mul v1 v3; yield v4 } : f32[4, 5]  # P
+        %5 = cast %4 : f16[4, 5]  # P
+        %6 = reshape %5 : f16[2, 2, 5]
+        %7 = cast %5 : f32[4, 5]
+        %8 = reshape %7 : f32[2, 2, 5]
+        %9 = cast %6 : f32[2, 2, 5]
+        %10 = exp %9 : f32[2, 2, 5]
+        %11 = cast %10 : f16[2, 2, 5]
+        %12 = contract sum [a, b] (a: 0..2, b: 0..2, u: 0..5) { v0 = %11[a, b, u]; v1 = cast v0 : f32; yield v1 } : f32[2, 2]  # S
+        %13 = reshape %12 : f32[2, 2, 1]
+        %14 = cast %11 : f32[2, 2, 5]
+        %15 = div %14 %13 : f32[2, 2, 5]
+        W is f32[6, 5]
+        ");
+    }
+
+    #[test]
+    fn scans_read_narrow_slices_and_captures() {
+        insta::assert_snapshot!(stored("\
+graph f(%0) -> (Last = %6, All = %7)
+%0 = input X : f32[5, 2, 3]
+%1 = weight U : f32[3, 3]
+%2 = weight Bias : f32[3]
+%3 = neg %0 : f32[5, 2, 3]
+%4 = contract assign [n, u] (n: 0..2, u: 0..3) { v0 = %3[0, n, u]; yield v0 } : f32[2, 3]
+%5 = scan 5 sequences (%3 along 0) carries (%4) captures (%1, %2) yields (along 0) {
+    graph step(%0, %1, %2, %3) -> (H = %5, All = %5)
+    %0 = input x : f32[2, 3]
+    %1 = input h : f32[2, 3]
+    %2 = input u : f32[3, 3]
+    %3 = input b : f32[3]
+    %4 = contract sum [n, u] (n: 0..2, u: 0..3, k: 0..3) { v0 = %1[n, k]; v1 = %2[k, u]; v2 = mul v0 v1; yield v2 } : f32[2, 3]
+    %5 = add %4 %0 : f32[2, 3]
+} : f32[2, 3]
+%6 = result 0 %5 : f32[2, 3]
+%7 = result 1 %5 : f32[5, 2, 3]
+"), @"
+        graph f(%0) -> (Last = %7, All = %8)
+        %0 = input X : f32[5, 2, 3]
+        %1 = weight U : f16[3, 3]
+        %2 = weight Bias : f32[3]
+        %3 = neg %0 : f32[5, 2, 3]
+        %4 = cast %3 : f16[5, 2, 3]
+        %5 = contract assign [n, u] (n: 0..2, u: 0..3) { v0 = %4[0, n, u]; v1 = cast v0 : f32; yield v1 } : f32[2, 3]
+        %6 = scan 5 sequences (%4 along 0) carries (%5) captures (%1, %2) yields (along 0) {
+            graph step(%0, %1, %2, %3) -> (H = %6, All = %6)
+            %0 = input x : f16[2, 3]
+            %1 = input h : f32[2, 3]
+            %2 = input u : f16[3, 3]
+            %3 = input b : f32[3]
+            %4 = contract sum [n, u] (n: 0..2, u: 0..3, k: 0..3) { v0 = %1[n, k]; v1 = %2[k, u]; v2 = cast v1 : f32; v3 = mul v0 v2; yield v3 } : f32[2, 3]
+            %5 = cast %0 : f32[2, 3]
+            %6 = add %4 %5 : f32[2, 3]
+        } : f32[2, 3]
+        %7 = result 0 %6 : f32[2, 3]
+        %8 = result 1 %6 : f32[5, 2, 3]
+        U is f32[3, 3]
+        ");
+    }
+}

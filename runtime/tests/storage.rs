@@ -1,0 +1,122 @@
+//! Programs whose weights and intermediate results are stored as 16-bit floats.
+#![cfg(feature = "compile")]
+
+use tile_compiler::plan::Plan;
+use tile_runtime::{DType, Device, Model, Scalar, Session, Tensor, TensorType};
+
+/// Rows of a table, a loop, a convolution and products.
+const MODEL: &str = "
+    model Net(Words[N, L], Image[N, 9, 9, 5]) -> (Y, Picture) {
+        Rows = Words |> Embedding(101, 24);
+        State = Rows |> LSTM(16);
+        Picture = Image |> Conv2D(12, 3, activation = \"relu\") |> LayerNormalization();
+        Flat = Picture |> Flatten() |> Dense(16);
+        Y = (State + Flat) |> Dense(7) |> Softmax();
+    }";
+
+/// Returns every device: also the kernel checker for profiles with and without f16, if it is
+/// compiled.
+fn devices() -> Vec<Device> {
+    let names = ["cpu", "check", "wgpu:0"];
+    names.iter().filter_map(|name| Device::named(name).ok()).collect()
+}
+
+fn inputs() -> [(&'static str, Tensor); 2] {
+    let words = TensorType::new(DType::I32, [3, 4]);
+    let words = Tensor::from_scalars(words, (0..12).map(|at| Scalar::i32(at * 7 % 101))).unwrap();
+    let values: Vec<f32> = (0..3 * 9 * 9 * 5).map(|at| (at % 17) as f32 / 8.0 - 1.0).collect();
+    [("Words", words), ("Image", Tensor::from_f32([3, 9, 9, 5], &values).unwrap())]
+}
+
+fn build(model: &Model, device: &Device, storage: Option<DType>) -> Session {
+    let builder = model.on(device).input("Words", TensorType::new(DType::I32, [3, 4]));
+    let builder = builder.dim("N", 3);
+    let builder = storage.into_iter().fold(builder, |builder, dtype| builder.storage(dtype));
+    let mut session = builder.build().unwrap();
+    session.initialise(5).unwrap();
+    session
+}
+
+/// Returns the greatest difference, as a share of the greatest value.
+fn distance(found: &Tensor, expected: &Tensor) -> f64 {
+    assert_eq!(found.ty(), expected.ty());
+    let greatest = expected.to_f64s().into_iter().map(f64::abs).fold(0.0, f64::max);
+    let pairs = found.to_f64s().into_iter().zip(expected.to_f64s());
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / greatest
+}
+
+/// Returns the bytes of the weights on the device.
+fn weights(plan: &Plan) -> u64 {
+    let weights = plan.weights.iter().map(|weight| plan.buffers[weight.buffer].bytes());
+    weights.sum()
+}
+
+#[test]
+fn results_are_rounded_a_little() {
+    let model = Model::compile(MODEL).unwrap();
+    let inputs = inputs();
+    let run = |session: &mut Session| {
+        session.run(inputs.each_ref().map(|(name, value)| (*name, value))).unwrap()
+    };
+    let expected = run(&mut build(&model, &Device::cpu(), None));
+    for device in devices() {
+        let wide = build(&model, &device, None);
+        for (dtype, bits) in [(DType::F16, 11), (DType::BF16, 8)] {
+            let mut session = build(&model, &device, Some(dtype));
+            let found = run(&mut session);
+            for name in ["Y", "Picture"] {
+                let distance = distance(found.get(name).unwrap(), expected.get(name).unwrap());
+                // A few roundings, none of which is more than half a unit in the last place.
+                let unit = 0.5f64.powi(bits);
+                assert!(distance > 0.0 && distance < 4.0 * unit, "{name}: {distance} by {dtype}");
+            }
+            let (Some(plan), Some(whole)) = (session.plan(), wide.plan()) else { continue };
+            if plan.profile.storage(dtype) == Some(dtype) {
+                // Biases stay wide.
+                assert!(weights(plan) * 9 < weights(whole) * 5, "{plan}\n{whole}");
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_are_set_and_read_in_f32() {
+    let model = Model::compile(MODEL).unwrap();
+    for device in devices() {
+        let (mut wide, mut narrow) =
+            (build(&model, &device, None), build(&model, &device, Some(DType::F16)));
+        assert!(wide.weights().eq(narrow.weights()) && wide.outputs().eq(narrow.outputs()));
+        let paths: Vec<String> = wide.weights().map(|(path, _)| path.to_owned()).collect();
+        let mut rounded = 0;
+        for path in &paths {
+            let (exact, found) = (wide.get(path).unwrap(), narrow.get(path).unwrap());
+            assert_eq!(found.ty(), exact.ty());
+            let mut values = exact.scalars().zip(found.scalars());
+            let is_rounded = |(exact, found): (Scalar, Scalar)| {
+                found == exact || found == exact.cast(DType::F16).cast(DType::F32)
+            };
+            assert!(values.all(is_rounded), "{path}");
+            rounded += usize::from(exact != found);
+        }
+        assert_eq!(rounded, 6, "the kernels and the table");
+        // A session shares the weights of another in either form.
+        for (from, to) in [(&narrow, None), (&wide, Some(DType::F16)), (&narrow, Some(DType::F16))]
+        {
+            let builder = model.on(&device).input("Words", TensorType::new(DType::I32, [3, 4]));
+            let builder = to.into_iter().fold(builder.dim("N", 3), |b, dtype| b.storage(dtype));
+            let session = builder.weights_of(from).build().unwrap();
+            for path in &paths {
+                let there = narrow.get(path).unwrap();
+                let equal = session.get(path).unwrap() == there;
+                assert!(equal || to.is_none() || std::ptr::eq(from, &wide), "{path}");
+            }
+        }
+        let other = Tensor::from_f32([16, 7], &[0.1; 112]).unwrap();
+        let path = narrow.weights().find(|(_, ty)| ty.shape == [16, 7]).unwrap().0.to_owned();
+        for session in [&mut wide, &mut narrow] {
+            session.set(&path, &other).unwrap();
+        }
+        assert_eq!(wide.get(&path).unwrap().to_f64s()[0] as f32, 0.1);
+        assert_eq!(narrow.get(&path).unwrap().to_f64s()[0] as f32, 0.099_975_586);
+    }
+}
