@@ -121,18 +121,17 @@ pub fn measure(
     memory::forget_peak();
     let started = Instant::now();
     let source = load()?;
+    let failed = |error: Error| source.failed(&error);
     let traced = |session: &mut Session| match wanted.traces {
-        true => Traced::new(session).map_err(|error| source.failed(&error)),
+        true => Traced::new(session).map_err(failed),
         false => Ok(None),
     };
     let (first_result, times, cost, peak_memory, traced) = match &case.training {
         None => {
             let mut session = ready(case, inputs, &source, device, wanted, terminal)?;
-            let repeat = |session: &mut Session, runs| {
-                session.repeat(runs).map_err(|error| source.failed(&error))
-            };
+            let repeat = |session: &mut Session, runs| session.repeat(runs).map_err(failed);
             repeat(&mut session, 1)?;
-            session.read().map_err(|error| source.failed(&error))?;
+            session.read().map_err(failed)?;
             let first_result = startup + started.elapsed();
             let least = if device.name() == "cpu" { REPETITION } else { REPETITION_OF_GPU };
             let times =
@@ -144,7 +143,7 @@ pub fn measure(
             let batch = batch(case, sizes);
             let mut first =
                 Training::new(sizes, &source, device, samples, batch)?.into_session()?;
-            first.repeat(1).map_err(|error| source.failed(&error))?;
+            first.repeat(1).map_err(failed)?;
             let first_result = startup + started.elapsed();
             let mut training = Training::new(sizes, &source, device, samples, batch)?;
             let steps = training.steps();
@@ -160,7 +159,7 @@ pub fn measure(
         workload: case.workload.clone(),
         point: case.point.clone(),
         device: device.name().to_string(),
-        variant: variant(case, sizes),
+        variant: variant(case, sizes, wanted.precision),
         first_result: first_result.as_secs_f64(),
         median: times[times.len() / 2],
         fastest: times[0],
@@ -275,7 +274,7 @@ fn times(
 }
 
 /// Formats the sizes and settings of a case: `M=K=N=256`, `N=1, T=1024, inference`.
-fn variant(case: &Case, sizes: &Sizes) -> String {
+fn variant(case: &Case, sizes: &Sizes, precision: Precision) -> String {
     let mut dims = case.dims.clone();
     for (name, size) in sizes.dims() {
         match dims.iter_mut().find(|(known, _)| known == name) {
@@ -292,6 +291,8 @@ fn variant(case: &Case, sizes: &Sizes) -> String {
     parts.extend(sizes.shape.iter().map(|(name, ty)| format!("{name}={ty}")));
     parts.extend(sizes.set.iter().map(|(name, value)| format!("{name}={}", setting_text(value))));
     parts.extend(sizes.entry.clone());
+    parts.extend(precision.factors.map(|dtype| format!("factors {dtype}")));
+    parts.extend(precision.storage.map(|dtype| format!("storage {dtype}")));
     parts.extend((!case.remark.is_empty()).then(|| case.remark.to_string()));
     parts.join(", ")
 }
