@@ -1,5 +1,5 @@
-//! [`InParts`]: a program that has some tensors of its caller in another form: in parts, if they are
-//! too large for the device's buffers, or in a narrower type.
+//! [`InParts`]: a program that has some tensors of its caller in another form: in parts, if they
+//! are too large for the device's buffers, or in a narrower type.
 
 use std::any::Any;
 use std::ops::Range;

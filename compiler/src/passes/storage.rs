@@ -35,8 +35,8 @@ use crate::tensor::TensorType;
 use super::Wholes;
 use super::narrow::{sums_products_of_f32, widened};
 
-/// Returns an equal graph, but for rounding, in which the f32 tensors in `stored` have type `dtype`;
-/// and the weights among them, whose callers see f32.
+/// Returns an equal graph, but for rounding, in which the f32 tensors in `stored` have type
+/// `dtype`; and the weights among them, whose callers see f32.
 pub(crate) fn store_as(graph: &Graph, stored: &[NodeId], dtype: DType) -> (Graph, Wholes) {
     let statistics = statistics(graph);
     let mut wide: NodeSet = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
