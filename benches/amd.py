@@ -148,10 +148,10 @@ def machine_code(folder, card, kernels):
 
 
 def verify(compiled):
-    """Fails if other numbers of vector instructions were read than the driver counts. It counts one
-    more in some kernels, which it prints as none."""
+    """Fails if other numbers of vector instructions were read than the driver counts. It counts a few
+    more in some kernels, which it prints as none: one, or some if there are halves of registers."""
     issued, counted = int(compiled.statistics["VALU"]), static(compiled.program).vector
-    if abs(issued - counted) > 1:
+    if not counted - 1 <= issued <= counted * 1.1 + 1:
         raise SystemExit(f"`{compiled.name}`: {counted} vector instructions were read of {issued}")
 
 
@@ -216,13 +216,14 @@ def predict(card, kernel, compiled, steps):
     }
     # A plan counts the operations on a row's values once for each product with them; no kernel issues
     # as many.
+    peak = card.peak * (card.matrix_gain if total.matrices else 1)
     most = 2 * total.products * wave * waves * kernel.groups or math.inf
     longest = 0.0
     for step in steps:
         memory, operations = step.bytes / card.bandwidth, min(step.operations, most)
         time, limit = max((vector, "vector"), (shared, "shared"), (memory, "memory"))
         row["time"] += step.launches * time
-        row["bound"] += step.launches * max(operations / card.peak, memory)
+        row["bound"] += step.launches * max(operations / peak, memory)
         row["operations"] += step.launches * operations
         if time > longest:
             longest, row["limit"] = time, limit
@@ -403,6 +404,7 @@ def main():
     arguments.add_argument("--setup", type=pathlib.Path, default=HERE.parent / "target/amd", metavar="FOLDER")
     arguments.add_argument("--tilec", default=HERE.parent / "target/release/tilec")
     arguments.add_argument("--family", action="store_true", help="compile for the family of each card, too")
+    arguments.add_argument("--storage", metavar="TYPE", help="store tensors as f16, without the steps of training")
     arguments.add_argument("--json", action="store_true", help="a line for each kernel, card and workload")
     arguments.add_argument("--check", action="store_true", help="fail if a kernel spills registers")
     arguments.add_argument("--self-test", action="store_true", help="test the counting")
@@ -423,6 +425,8 @@ def main():
     if given.check:
         return check(folder, given.tilec)
     workloads = [workload for group in groups for workload in WORKLOADS[group]]
+    if given.storage:
+        workloads = [(*workload, "--storage", given.storage) for workload in workloads if "--train" not in workload]
 
     def measured(targets):
         return [(workload[0], measure(workload, targets, folder, given.tilec)) for workload in workloads]

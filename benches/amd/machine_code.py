@@ -23,6 +23,7 @@ class Counts:
     fma: float = 0
     products: float = 0  # multiply-adds of a lane: two in some instructions
     slots: float = 0
+    matrices: float = 0  # products of matrices
     dual: float = 0
     shared_reads: float = 0
     shared_bytes: float = 0  # of one lane, read and written
@@ -56,14 +57,18 @@ class Compiled:
 
 def instruction(text, counts, costs):
     """Adds an instruction to `counts`. `costs` has the patterns of those with several slots."""
-    if text.startswith("v_wmma"):
-        raise SystemExit(f"`{text}` has no cost in `{__file__}`")
     if text.startswith("v_"):
         cost = next((slots for pattern, slots in costs if pattern.match(text)), 1)
         second = SECOND.search(text)
         products = [MULTIPLY_ADD.match(half) for half in [text, *(second.groups() if second else ())]]
         counts.vector += 1
         counts.slots += cost
+        if text.startswith("v_wmma"):
+            # 16 x 16 x 16 products by 32 lanes.
+            counts.matrices += 1
+            counts.fma += cost
+            counts.products += 16**3 // 32
+            return
         counts.fma += any(products)
         counts.products += sum(map(bool, products)) * (2 if text.startswith("v_pk_") else 1)
         counts.dual += bool(DUAL.match(text))
