@@ -148,10 +148,10 @@ def machine_code(folder, card, kernels):
 
 
 def verify(compiled):
-    """Fails if other numbers of vector instructions were read than the driver counts. It counts a few
-    more in some kernels, which it prints as none: one, or some if there are halves of registers."""
+    """Fails if other numbers of vector instructions were read than the driver counts. Up to a tenth
+    differs in kernels with f16, some of whose instructions the disassembler does not know."""
     issued, counted = int(compiled.statistics["VALU"]), static(compiled.program).vector
-    if not counted - 1 <= issued <= counted * 1.1 + 1:
+    if abs(issued - counted) > 1 + 0.1 * counted:
         raise SystemExit(f"`{compiled.name}`: {counted} vector instructions were read of {issued}")
 
 

@@ -16,8 +16,8 @@ RDNA = [
     (re.compile(r"v_mul_(lo|hi)_[iu]32|v_mad_[iu]64"), 4),
     (re.compile(r"v_\w+_f64"), 16),
 ]
-# 16 x 16 x 16 products of f16: 512 operations a clock and compute unit.
-RDNA3 = [*RDNA, (re.compile(r"v_wmma_"), 32)]
+# 16 x 16 x 16 products of f16 by a wave of 64: 512 operations a clock and compute unit.
+RDNA3 = [*RDNA, (re.compile(r"v_wmma_"), 16)]
 GCN = [*RDNA, (re.compile(r"v_(exp|log|rcp|rsq|sqrt|sin|cos|cvt|fma)_"), 4)]
 
 

@@ -11,6 +11,9 @@ SECOND = re.compile(r":: (v_dual_\w+)")
 DUAL = re.compile(r"v_(fma|fmac|fmaak|fmamk|mul|add|sub|subrev|max|min)_f(16|32)|v_(mov|cndmask)_b32")
 SHARED = re.compile(r"ds_(read|load|write|store)_?(2?)\w*?_[biu](\d+)")
 BRANCH = re.compile(r"s_c?branch\w* (BB\d+)")
+REPEATED = re.compile(r"\(then repeated (\d+) times\)")
+# A vector instruction that the disassembler does not know, by the first bits of its code.
+UNKNOWN = re.compile(r"\(invalid instruction\)")
 NUMBER = re.compile(r"(?<![\w\[:.])-?(?:0x[0-9a-f]+|\d+)\b(?![:.\]])")
 
 
@@ -57,17 +60,17 @@ class Compiled:
 
 def instruction(text, counts, costs):
     """Adds an instruction to `counts`. `costs` has the patterns of those with several slots."""
-    if text.startswith("v_"):
+    if text.startswith("v_") or UNKNOWN.match(text):
         cost = next((slots for pattern, slots in costs if pattern.match(text)), 1)
         second = SECOND.search(text)
         products = [MULTIPLY_ADD.match(half) for half in [text, *(second.groups() if second else ())]]
         counts.vector += 1
         counts.slots += cost
         if text.startswith("v_wmma"):
-            # 16 x 16 x 16 products by 32 lanes.
+            # 16 x 16 x 16 products by 64 lanes.
             counts.matrices += 1
             counts.fma += cost
-            counts.products += 16**3 // 32
+            counts.products += 16**3 // 64
             return
         counts.fma += any(products)
         counts.products += sum(map(bool, products)) * (2 if text.startswith("v_pk_") else 1)
@@ -129,4 +132,5 @@ def read(lines, costs):
         elif line.startswith("---- "):
             is_code = "Assembly" in line
         elif is_code and (text := line.split(";")[0].strip()):
-            code.append(text)
+            repeated = REPEATED.match(text)
+            code += [code[-1]] * int(repeated[1]) if repeated else [text]

@@ -160,7 +160,7 @@ impl Emitter<'_> {
         matrix: usize,
         place: &MatrixAddress,
     ) -> Result<CooperativeData, EmitError> {
-        let row_major = self.kernel.matrices[matrix].role != Role::Left;
+        let row_major = self.kernel.matrices[matrix].role != Role::Right;
         let stride = self.unsigned_literal(place.pitch);
         Ok(CooperativeData {
             pointer: self.element(self.shared[place.shared], &place.first)?,

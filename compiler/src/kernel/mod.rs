@@ -132,8 +132,8 @@ pub struct Matrix {
 
 /// The location of a matrix in an array of workgroup memory with scalars of its type. It starts at
 /// element `first`, and each line starts `pitch` elements after the previous one. Lines are the
-/// columns of a left matrix, and the rows of other matrices. The location is the same for all
-/// invocations of a subgroup.
+/// columns of a right matrix, and the rows of other matrices, so that terms of a sum are adjacent.
+/// The location is the same for all invocations of a subgroup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatrixAddress {
     /// The number of the array among [`Kernel::shared`].

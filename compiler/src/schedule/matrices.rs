@@ -18,7 +18,7 @@ use crate::scalar::{Inst, Value};
 
 use super::contraction::{Block, Factor, extents, first_places, over_blocks, store_tile, vectors};
 use super::point::{Point, declare};
-use super::staging::{Side, vector_of};
+use super::staging::{LINE_PADDING, Side, vector_of};
 use super::{MatrixTiling, ScheduleError, grid_of};
 
 /// Columns that an invocation computes together in the epilogue.
@@ -64,9 +64,8 @@ impl MatrixTiling {
 
     /// Returns an upper bound of the workgroup memory in bytes.
     pub(super) fn shared_bytes(&self) -> u32 {
-        let element = self.unit.factors.size() as u32;
-        let staged = (self.block_rows + self.block_columns) * element + 2 * 16;
-        staged * self.block_reduction * self.buffers
+        let line = self.block_reduction * self.unit.factors.size() as u32 + LINE_PADDING;
+        (self.block_rows + self.block_columns) * line * self.buffers
             + (self.block_columns + PADDING) * self.line() * WORD
     }
 }
@@ -212,13 +211,12 @@ impl<'a> Matrices<'a> {
         b.for_("k", 0, t.block_reduction as i32, size, |b, k| {
             for (n, matrices) in [&self.left, &self.right].into_iter().enumerate() {
                 let Factor { side, array, .. } = &factors[n];
-                let pitch = side.pitch() * side.lanes;
-                let line =
-                    buffer.clone() * (pitch * t.block_reduction) as i32 + k.clone() * pitch as i32;
-                let line = b.let_("line", line + self.subgroup[n].clone() * size as i32);
+                let pitch = side.pitch();
+                let line = buffer.clone() * side.words() as i32 + k.clone();
+                let line = b.let_("line", line + self.subgroup[n].clone() * (size * pitch) as i32);
                 let stride = [t.down, t.across][n] * size;
                 for (number, &matrix) in (0..).zip(matrices) {
-                    let first = line.clone() + (number * stride) as i32;
+                    let first = line.clone() + (number * stride * pitch) as i32;
                     b.load_matrix(matrix, MatrixAddress { shared: *array, first, pitch });
                 }
             }

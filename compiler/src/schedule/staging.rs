@@ -11,6 +11,8 @@
 //! Transposing takes a move of a register for each number. Tiles of which an invocation multiplies
 //! few rows are therefore staged as `[row][reduction]`, in vectors of reduction points (*deep*
 //! tiles): it holds all of its rows at four reduction points in registers then, instead of one.
+//! Tiles for matrix units are deep, too, but arrays of scalars: an invocation's part of a matrix is
+//! a row of the left operand, or a column of the right one.
 
 mod slots;
 
@@ -30,6 +32,9 @@ const DEEP: u32 = 4;
 
 /// The most own points of an invocation in a deep tile. More would take too many registers.
 const MOST_DEEP: u32 = 4;
+
+/// Bytes of padding of a line that matrix units read, which avoids bank conflicts.
+pub(super) const LINE_PADDING: u32 = 16;
 
 /// An operand of a tiled product, with the layout of its staged tile. Its *own* axes are the rows
 /// for the left operand, and the columns for the right one.
@@ -60,10 +65,10 @@ pub(super) struct Side<'a> {
     along_reduction: bool,
     /// The operand is read in vectors along its contiguous axis.
     vector: bool,
-    /// The staged tile is an array of scalars, as matrix units read it. The lanes of an element are
-    /// adjacent.
+    /// The staged tile is for matrix units: `[row or column][reduction]`, in scalars.
     in_scalars: bool,
-    /// Padding of a line of the staged tile (one reduction point), in elements, unless it is deep.
+    /// Padding of a line of the staged tile, in elements: of one reduction point, or of one own
+    /// point if the tile is in scalars. A deep tile has its own.
     padding: u32,
 }
 
@@ -205,10 +210,9 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Lays the tile out for matrix units, with elements of `dtype`. Lines are padded by 16 bytes
-    /// to avoid bank conflicts.
+    /// Lays the tile out for matrix units, with elements of `dtype`.
     pub fn of_matrices(self, dtype: DType) -> Side<'a> {
-        Side { in_scalars: true, padding: 16 / (dtype.size() as u32 * self.lanes), ..self }
+        Side { in_scalars: true, padding: LINE_PADDING / dtype.size() as u32, ..self }
     }
 
     /// Returns the lanes that the operand's loads want in order to read vectors along its
@@ -246,7 +250,7 @@ impl<'a> Side<'a> {
         self.vector = vector;
     }
 
-    /// Returns whether the staged tile is deep.
+    /// Returns whether the staged tile is deep, in vectors.
     fn is_deep(&self) -> bool {
         self.vector && self.along_reduction && !self.in_scalars && self.own <= MOST_DEEP
     }
@@ -254,20 +258,30 @@ impl<'a> Side<'a> {
     /// Returns the distance from one reduction point to the next, or of a deep tile from one own
     /// point to the next, in elements of the staged tile. An odd one avoids bank conflicts.
     pub fn pitch(&self) -> u32 {
-        if self.is_deep() {
-            return (self.block_depth / DEEP) | 1;
+        if self.in_scalars {
+            self.block_depth + self.padding
+        } else if self.is_deep() {
+            (self.block_depth / DEEP) | 1
+        } else {
+            self.block / self.lanes + self.padding
         }
-        self.block / self.lanes + self.padding
     }
 
     /// Returns the number of elements of the staged tile.
     pub fn words(&self) -> u32 {
-        self.pitch() * if self.is_deep() { self.block } else { self.block_depth }
+        let is_deep = self.in_scalars || self.is_deep();
+        self.pitch() * if is_deep { self.block } else { self.block_depth }
     }
 
     /// Returns the lanes of an element of the staged tile.
     fn element(&self) -> u32 {
-        if self.is_deep() { DEEP } else { self.lanes }
+        if self.in_scalars {
+            1
+        } else if self.is_deep() {
+            DEEP
+        } else {
+            self.lanes
+        }
     }
 
     /// Returns the number of reduction points of a slot.
@@ -277,7 +291,8 @@ impl<'a> Side<'a> {
 
     /// Returns the number of own points of a slot.
     fn width(&self) -> u32 {
-        if self.is_deep() { 1 } else { self.lanes }
+        let is_deep = self.is_deep() || self.in_scalars && self.depth() > 1;
+        if is_deep { 1 } else { self.lanes }
     }
 
     /// Returns the reduction axes that are constant in a block, and the one along which blocks
@@ -300,12 +315,8 @@ impl<'a> Side<'a> {
 
     /// Declares the array of the staged tile, for `buffers` buffers.
     pub fn declare(&self, b: &mut Builder, dtype: DType, buffers: u32) -> usize {
-        let (lanes, words) = if self.in_scalars {
-            (1, self.words() * self.lanes)
-        } else {
-            (self.element(), self.words())
-        };
-        b.shared(self.name, Type::vector(dtype, lanes as u8), (words * buffers) as usize)
+        let element = Type::vector(dtype, self.element() as u8);
+        b.shared(self.name, element, (self.words() * buffers) as usize)
     }
 
     /// Describes the part of a block in workgroup memory that an invocation multiplies. See

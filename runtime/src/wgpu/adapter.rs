@@ -154,14 +154,18 @@ pub fn check_adapter(adapter: &Adapter, device: &Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the matrix units that kernels support: square, with f32 accumulators, on GPUs with one
-/// subgroup size.
+/// Returns the matrix units that kernels support: square, with f32 accumulators, on GPUs whose
+/// pipelines have one subgroup size.
 fn units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<MatrixUnit> {
     let subgroup = match info.backend {
         // Metal does not report the subgroup size; Apple documents it. wgpu also claims matrices
         // for the GPUs of AMD and Intel in Macs.
         Backend::Metal if info.name.starts_with("Apple") => 32,
         Backend::Metal => return Vec::new(),
+        // Without flags that wgpu does not set, a pipeline has the device's own size, which wgpu does
+        // not report. It is the largest for AMD's drivers, which also have another. A small product
+        // confirms it.
+        Backend::Vulkan => info.subgroup_max_size,
         _ if info.subgroup_min_size == info.subgroup_max_size => info.subgroup_min_size,
         _ => return Vec::new(),
     };

@@ -260,9 +260,9 @@ fn matrix_product(unit: &MatrixUnit) -> Probe {
     };
     let (x, w) = (numbers(5, 11), numbers(3, 7));
     let size = size as usize;
-    // The left operand is stored column by column.
+    // The right operand is stored column by column.
     let sum = |at: usize| {
-        (0..size).map(|k| x[k * size + at / size] * w[k * size + at % size]).sum::<f32>()
+        (0..size).map(|k| x[at / size * size + k] * w[at % size * size + k]).sum::<f32>()
     };
     let expected: Vec<u8> =
         (0..2).flat_map(|_| (0..size * size).flat_map(|at| sum(at).to_le_bytes())).collect();

@@ -76,18 +76,18 @@ impl<'a> Side<'a> {
             };
             let (k, own) = if self.along_reduction { (within, number) } else { (number, within) };
             let own = b.let_(self.name, own);
-            let (word, first) = match self.is_deep() {
-                true => {
-                    // Own points of an invocation's vector are apart, so that those of consecutive
-                    // invocations are adjacent.
-                    let vectors = self.block / self.lanes;
-                    let vector = own.clone().remainder(vectors) * self.lanes as i32;
-                    (own.clone() * self.pitch() as i32 + &k, vector + own.quotient(vectors))
-                }
-                false => (
-                    k.clone() * (self.depth() * self.pitch()) as i32 + &own,
-                    own * self.lanes as i32,
-                ),
+            let (word, first) = if self.in_scalars {
+                let (own, k) = (own * self.width() as i32, k.clone() * self.depth() as i32);
+                (own.clone() * self.pitch() as i32 + k, own)
+            } else if self.is_deep() {
+                // Own points of an invocation's vector are apart, so that those of consecutive
+                // invocations are adjacent.
+                let vectors = self.block / self.lanes;
+                let vector = own.clone().remainder(vectors) * self.lanes as i32;
+                (own.clone() * self.pitch() as i32 + &k, vector + own.quotient(vectors))
+            } else {
+                let line = k.clone() * (self.depth() * self.pitch()) as i32;
+                (line + &own, own * self.lanes as i32)
             };
             let k = k * self.depth() as i32;
             let word = b.let_("word", word);
@@ -272,14 +272,18 @@ impl<'a> Side<'a> {
                     values.push(value);
                 }
                 let first = slot.word.clone() + origin;
+                if self.in_scalars {
+                    self.put_scalars(b, array, first, &values);
+                    return Ok(());
+                }
                 if self.depth() == 1 || self.is_deep() {
-                    self.store(b, array, first, &Expr::vector(values));
+                    b.store_shared(array, first, Expr::vector(values));
                     return Ok(());
                 }
                 for k in 0..self.depth() {
                     let lanes = values.iter().map(|value| value.clone().lane(k as u8)).collect();
                     let word = first.clone() + (k * self.pitch()) as i32;
-                    self.store(b, array, word, &Expr::vector(lanes));
+                    b.store_shared(array, word, Expr::vector(lanes));
                 }
                 Ok(())
             })?;
@@ -299,14 +303,17 @@ impl<'a> Side<'a> {
         self.put(b, slots, array, &0.into(), &fetched)
     }
 
-    /// Stores an element of the staged tile.
-    pub fn store(&self, b: &mut Builder, array: usize, word: Expr, element: &Expr) {
-        if !self.in_scalars || self.lanes == 1 {
-            return b.store_shared(array, word, element);
-        }
-        let first = b.let_("first_lane", word * self.lanes as i32);
-        for lane in 0..self.lanes as u8 {
-            b.store_shared(array, first.clone() + lane as i32, element.clone().lane(lane));
+    /// Stores the values of a slot in a tile of scalars, from element `first` on.
+    fn put_scalars(&self, b: &mut Builder, array: usize, first: Expr, values: &[Expr]) {
+        let first = b.let_("first", first);
+        let numbers = if self.vector { self.depth().max(self.width()) } else { self.width() };
+        let apart = if self.depth() > 1 { 1 } else { self.pitch() };
+        for number in 0..numbers {
+            let value = match values {
+                [vector] if numbers > 1 => vector.clone().lane(number as u8),
+                values => values[number as usize].clone(),
+            };
+            b.store_shared(array, first.clone() + (number * apart) as i32, value);
         }
     }
 
