@@ -8,9 +8,11 @@
 //! Why it is sound: a node is a function of its operands, and none of these depends on an input.
 
 use crate::affine::Affine;
-use crate::graph::{Aggregation, Contraction, Graph, NodeId, NodeSet, Op};
-use crate::profile::Profile;
-use crate::scalar::Inst;
+use crate::dtype::DType;
+use crate::graph::{Access, Aggregation, Contraction, Graph, NodeId, NodeSet, Op};
+use crate::native::ScaledDots;
+use crate::profile::{Execution, Profile};
+use crate::scalar::{BinaryOp, Inst};
 
 /// Values of at most this many bytes are stored for runs to read, even if they are cheap to
 /// recompute.
@@ -56,15 +58,28 @@ impl Prelude {
         // Operands of a run's products, which it reads often, if a kernel can bind them besides the
         // result.
         let mut factors = NodeSet::new();
+        // Nodes that a run computes from 8-bit integers, which are fewer bytes to read.
+        let mut widened = NodeSet::new();
         for &id in order.iter().rev() {
             let is_factor = factors.contains(id);
+            let is_widened = widened.contains(id) && !is_factor;
             let is_free = shows_memory(graph, id)
                 || !fits(id)
+                || is_widened
                 || (!is_factor && (!of_weights.contains(id) || grows(graph, id)));
             if !prelude.nodes.contains(id) || (is_free && read.contains(id)) {
                 read.extend(graph.operands(id));
-                if is_factor || (is_product(graph, id) && graph.operands(id).len() < most_buffers) {
-                    factors.extend(graph.operands(id));
+                let reads_factors =
+                    is_product(graph, id) && graph.operands(id).len() < most_buffers;
+                if is_factor || is_widened || reads_factors {
+                    let wider = match profile.execution {
+                        Execution::Native if is_widened => widened_by(graph, id),
+                        Execution::Native => scaled_rows(graph, id),
+                        Execution::Shader => None,
+                    };
+                    let others = graph.operands(id).iter().filter(|&&o| Some(o) != wider);
+                    factors.extend(others);
+                    widened.extend(wider);
                 }
             } else if read.contains(id)
                 && (is_factor
@@ -97,6 +112,46 @@ fn is_joint(graph: &Graph, id: NodeId) -> bool {
 fn is_product(graph: &Graph, id: NodeId) -> bool {
     is_reduction(graph, id)
         && matches!(&graph.node(id).op, Op::Contraction(op) if op.accesses.len() >= 2)
+}
+
+/// Returns the operand of a product that reads rows of scaled 8-bit integers once, each as a sum. A
+/// processor reads these integers where they are (see [`crate::native::ScaledDots`]).
+fn scaled_rows(graph: &Graph, id: NodeId) -> Option<NodeId> {
+    let Op::Contraction(op) = &graph.node(id).op else { return None };
+    let is_summed = |variable: usize| op.output.iter().all(|o| o.coefficient(variable) == 0);
+    let suits = |access: &&Access| {
+        let operand = graph.operands(id)[access.operand];
+        let (mul, length) = (&graph.node(operand).op, graph.shape(operand).last());
+        matches!(mul, Op::Binary(BinaryOp::Mul))
+            && bytes(graph, operand) > SMALL
+            && length.is_some_and(|length| length.is_multiple_of(ScaledDots::UNIT))
+            && access.index.last().is_some_and(|last| last.affine.variables().all(is_summed))
+            && !op.reads_again(access)
+            && widened_by(graph, operand).is_some()
+    };
+    let access = op.accesses.iter().find(suits).filter(|_| op.constraints.is_empty())?;
+    Some(graph.operands(id)[access.operand])
+}
+
+/// Returns the operand through which a node, `(integers - zero) * scale` or the difference in it,
+/// reads 8-bit integers.
+fn widened_by(graph: &Graph, id: NodeId) -> Option<NodeId> {
+    let operands = graph.operands(id);
+    let is_cast = |id: NodeId| {
+        let from = |operand: &NodeId| matches!(graph.dtype(*operand), DType::I8 | DType::U8);
+        matches!(graph.node(id).op, Op::Cast)
+            && graph.dtype(id) == DType::F32
+            && graph.operands(id).iter().all(from)
+    };
+    let is_difference = |id: &NodeId| {
+        let subtracts = matches!(graph.node(*id).op, Op::Binary(BinaryOp::Sub));
+        is_cast(*id) || (subtracts && is_cast(graph.operands(*id)[0]))
+    };
+    match graph.node(id).op {
+        Op::Binary(BinaryOp::Mul) => operands.iter().copied().find(is_difference),
+        Op::Binary(BinaryOp::Sub) => operands.first().copied().filter(|&id| is_cast(id)),
+        _ => None,
+    }
 }
 
 /// Returns whether a node is already in memory, or is a copy of one tensor whose contiguous axis is
@@ -220,5 +275,27 @@ graph g(%0) -> (Y = %3)
 %8 = add %7 %6 : f32[8, 4]  # All
 %9 = neg %8 : f32[8, 4]  # Y
 "), @"E ");
+    }
+
+    #[test]
+    fn integers_of_a_product_with_a_vector_are_kept() {
+        let graph = |rows: usize| {
+            format!(
+                "\
+graph g(%0) -> (Y = %7)
+%0 = input X : f32[{rows}, 1024]
+%1 = weight Q : i8[1024, 1024]
+%2 = weight S : f32[1024, 1]
+%3 = neg %1 : i8[1024, 1024]  # Integers
+%4 = cast %3 : f32[1024, 1024]  # Floats
+%5 = neg %2 : f32[1024, 1]  # Scale
+%6 = mul %4 %5 : f32[1024, 1024]  # Weight
+%7 = contract sum [r, n] (r: 0..{rows}, n: 0..1024, k: 0..1024) {{ v0 = %0[r, k]; v1 = %6[n, k]; v2 = mul v0 v1; yield v2 }} : f32[{rows}, 1024]
+"
+            )
+        };
+        assert_eq!(kept_of(&graph(1), &Profile::cpu()), "Integers Scale ");
+        assert_eq!(kept_of(&graph(2), &Profile::cpu()), "Weight ");
+        assert_eq!(kept_of(&graph(1), &Profile::generic()), "Weight ");
     }
 }

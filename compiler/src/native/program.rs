@@ -176,6 +176,13 @@ impl Implementation {
         if let Some(running) = Running::new(nest, aggregation, dtype) {
             return Implementation::Running(Box::new(running));
         }
+        let reduction = || Box::new(Reduction::new(nest, aggregation, dtype));
+        let has_bytes = nest.operands.iter().any(|operand| operand.dtype.size() == 1);
+        if let Some(reduction) = has_bytes.then(reduction)
+            && reduction.scaled_dots().is_some()
+        {
+            return Implementation::Reduction(reduction);
+        }
         let winograd = if profile.processor.exact { None } else { Winograd::new(nest, kept) };
         let direct = Direct::new(nest);
         let is_narrow = direct.as_ref().is_some_and(|direct| direct.is_narrow(nest));
@@ -189,7 +196,7 @@ impl Implementation {
         } else if let Some(scatter) = Scatter::new(nest, aggregation, dtype) {
             Implementation::Scatter(Box::new(scatter))
         } else {
-            Implementation::Reduction(Box::new(Reduction::new(nest, aggregation, dtype)))
+            Implementation::Reduction(reduction())
         }
     }
 }

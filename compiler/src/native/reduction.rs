@@ -136,23 +136,23 @@ impl Reduction {
     }
 
     /// Returns whether the reduction runs along rows of points that all count.
-    fn is_along(&self) -> bool {
+    pub(super) fn is_along(&self) -> bool {
         !self.across && self.guards.is_empty() && self.rank.is_none()
     }
 
     /// Returns whether places are so few that threads share the points of one.
-    fn is_shared(&self) -> bool {
+    pub(super) fn is_shared(&self) -> bool {
         self.places.size < Self::FEW
     }
 
     /// Returns whether a load reads consecutive elements along the reduction.
-    fn is_row(&self, reader: &Reader) -> bool {
+    pub(super) fn is_row(&self, reader: &Reader) -> bool {
         reader.offset.run == self.points.size && reader.offset.steps[0] == 1
     }
 
     /// Returns whether a load has addresses that are known in advance, and no condition but the
     /// guards.
-    fn is_static(&self, reader: &Reader) -> bool {
+    pub(super) fn is_static(&self, reader: &Reader) -> bool {
         reader.dynamic.is_empty()
             && reader.guarded.derived.is_empty()
             && self.guards.derived.is_empty()
@@ -161,7 +161,10 @@ impl Reduction {
 
     /// Estimates the cost of one point, in operations on an element.
     fn cost(&self) -> f64 {
-        cost(&self.body, self.window().or(self.rows()).is_some() || self.dots().is_some())
+        let in_place = self.window().or(self.rows()).is_some()
+            || self.dots().is_some()
+            || self.scaled_dots().is_some();
+        cost(&self.body, in_place)
     }
 }
 

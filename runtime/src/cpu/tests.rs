@@ -7,6 +7,7 @@ mod moves;
 mod operations;
 mod random;
 mod rooms;
+mod scaled;
 mod updates;
 
 use super::memory::Register;

@@ -4,13 +4,14 @@ use super::job::parallel;
 use super::reduction::{Reduction, Run};
 use super::walk::Walker;
 use crate::cpu::vector::number::{Bool, Number};
+use bytemuck::Pod;
 use std::ops::Range;
 use tile_compiler::native::{ACCUMULATOR, Space, WRITTEN};
 
 impl<T: Number> Run<'_, T> {
     /// Returns the elements of an operand and the position of the first, to be read where they are.
     /// `None` if an output overwrites the operand.
-    pub fn plain(&self, operand: usize) -> Option<(&[T], usize)> {
+    pub fn plain<E: Pod>(&self, operand: usize) -> Option<(&[E], usize)> {
         let operand = &self.job.launch.operands[operand];
         operand.over().is_none().then(|| (operand.after(operand.first), operand.first))
     }

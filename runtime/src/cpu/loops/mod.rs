@@ -4,8 +4,8 @@
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
 //! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
 //! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
-//! aggregates, and [`elements`] and [`dots`] do so where there is nothing to compute before, or
-//! only products, along rows by [`in_rows`]; [`ranks`] finds the best values in order;
+//! aggregates, and [`elements`], [`dots`] and [`scaled`] do so where there is nothing to compute
+//! before, or only products, along rows by [`in_rows`]; [`ranks`] finds the best values in order;
 //! [`running`] aggregates up to each place; [`scatter`] aggregates at places known only at run
 //! time.
 
@@ -32,6 +32,7 @@ pub mod reduction;
 pub mod runner;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod running;
+pub mod scaled;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod scatter;
 pub mod walk;

@@ -17,6 +17,7 @@ use super::job::{Job, parallel};
 use super::machine::Machine;
 use super::ranks::Ranks;
 use super::runner::Runner;
+use super::scaled::ScaledDots;
 use super::walk::Walker;
 use crate::cpu::memory::{Shared, bytes};
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
@@ -49,6 +50,7 @@ pub struct Reduction {
     window: Option<Window>,
     rows: Option<Rows>,
     dots: Option<Dots>,
+    scaled: Option<ScaledDots>,
     ranks: Option<Ranks>,
 }
 
@@ -79,6 +81,7 @@ impl Reduction {
             window,
             rows,
             dots: Dots::new(reduction),
+            scaled: ScaledDots::new(reduction),
             ranks: Ranks::new(reduction),
         }
     }
@@ -215,6 +218,19 @@ impl<T: Number> Run<'_, T> {
             return self.in_rows(places, work, |at, chunk, (sums, _)| {
                 dots.sum(at, [a, b], chunk, sums);
             });
+        }
+        if let Some(scaled) = &self.reduction.scaled
+            && let (Some(numbers), Some(integers), Some(scales)) =
+                (self.plain(scaled.numbers), self.plain(scaled.integers), self.plain(scaled.scale))
+        {
+            let zeros = scaled.zero.map(|zero| self.plain(zero));
+            if zeros != Some(None) {
+                return self.in_rows(places, work, |at, chunk, (sums, _)| {
+                    let sums = bytemuck::cast_slice_mut(sums);
+                    let blocks = (scales, zeros.flatten());
+                    scaled.sum(at, (numbers, integers), blocks, chunk, sums);
+                });
+            }
         }
         let rows = self.reduction.rows.as_ref();
         let rows = rows.and_then(|rows| Some((rows, self.plain(rows.operand)?)));

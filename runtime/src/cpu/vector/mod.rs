@@ -32,6 +32,8 @@ pub mod quad;
 #[expect(unsafe_code, reason = "instructions of vector units")]
 pub mod register;
 mod running;
+#[expect(unsafe_code, reason = "instructions of vector units")]
+mod scaled;
 #[expect(unsafe_code, reason = "chains read and write at addresses")]
 pub mod strip;
 mod typed;
@@ -51,3 +53,4 @@ pub use operation::{
     to_f32, unary, unary_f32,
 };
 pub use running::{Line, run_along, run_along_f32};
+pub use scaled::{Row, scaled_dot};
