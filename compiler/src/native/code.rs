@@ -120,6 +120,10 @@ pub enum WordOp {
     ShiftRightSigned,
     /// Takes counts below 32.
     RotateLeft,
+    /// The greater of two signed integers.
+    Max,
+    /// The lesser of two signed integers.
+    Min,
 }
 
 impl Code {
@@ -212,7 +216,7 @@ impl Relation {
 
 impl WordOp {
     /// All operations.
-    pub const ALL: [WordOp; 10] = [
+    pub const ALL: [WordOp; 12] = [
         WordOp::Add,
         WordOp::Sub,
         WordOp::Mul,
@@ -223,6 +227,8 @@ impl WordOp {
         WordOp::ShiftRight,
         WordOp::ShiftRightSigned,
         WordOp::RotateLeft,
+        WordOp::Max,
+        WordOp::Min,
     ];
 
     /// Returns the name in text forms.
@@ -238,6 +244,8 @@ impl WordOp {
             WordOp::ShiftRight => "word_shift_right",
             WordOp::ShiftRightSigned => "word_shift_right_signed",
             WordOp::RotateLeft => "word_rotate_left",
+            WordOp::Max => "word_max",
+            WordOp::Min => "word_min",
         }
     }
 
@@ -255,6 +263,8 @@ impl WordOp {
             WordOp::ShiftRight => a.checked_shr(b).unwrap_or(0),
             WordOp::ShiftRightSigned => ((a as i32) >> b.min(31)) as u32,
             WordOp::RotateLeft => a.rotate_left(b),
+            WordOp::Max => (a as i32).max(b as i32) as u32,
+            WordOp::Min => (a as i32).min(b as i32) as u32,
         }
     }
 }

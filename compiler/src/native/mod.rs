@@ -51,7 +51,8 @@
 //! ## Steps
 //!
 //! - `load` reads an operand at an affine address, plus run-time indices times strides. The value
-//!   is 0 where a condition is negative. Contiguous elements are read in place, and the register
+//!   is 0 where a condition is negative. An i64 may be loaded as an i32 that saturates to
+//!   `-LIMIT..=LIMIT`. Contiguous elements are read in place, and the register
 //!   stays unused. An operand that an output overwrites is read in place only if its last reader
 //!   runs before the output is stored.
 //! - `index` computes an affine expression, as i32.
@@ -108,6 +109,7 @@ mod tests;
 mod text;
 mod verify;
 mod winograd;
+mod words;
 
 pub use address::Address;
 pub use attention::{Attention, Block};
@@ -128,3 +130,4 @@ pub use space::{Lines, Space, Variables};
 pub use step::{Action, Reader, TapeStep};
 pub use tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
 pub use winograd::{Side, Winograd};
+pub use words::LIMIT;

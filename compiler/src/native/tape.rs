@@ -26,6 +26,7 @@ use super::chain;
 use super::fused::Fused;
 use super::space::{Lines, Space, Variables};
 use super::step::{Action, Reader, TapeStep};
+use super::words::in_words;
 
 /// The most points evaluated at once. Chunks of whole rows, of single chains, and of rows that are
 /// exchanged with columns may be longer.
@@ -93,6 +94,8 @@ impl Tape {
         space: Space,
         guards: &[Affine],
     ) -> Self {
+        let words = in_words(program, results);
+        let program = words.as_ref().unwrap_or(program);
         let analysis = Analysis::new(nest, program, results, &space, guards);
         let (in_place, direct) = in_place(nest, &analysis, results);
         let Analysis { longest, row_length, .. } = analysis;
@@ -154,7 +157,10 @@ impl Tape {
                 }
                 _ => {}
             }
-            let action = self.action(nest, inst, guards, in_place.contains(&value));
+            let mut action = self.action(nest, inst, guards, in_place.contains(&value));
+            if let Action::Load(reader) = &mut action {
+                reader.saturates = nest.operands[reader.operand].dtype != self.dtypes[value];
+            }
             if let Some(period) = periods[value] {
                 let register = self.add_register(bytes + period * self.dtypes[value].size());
                 self.steady.push((TapeStep { value, register, action }, period));
@@ -242,6 +248,7 @@ impl Tape {
                 .map(|&(value, stride)| (value, self.dtypes[value], stride))
                 .collect(),
             in_place,
+            saturates: false,
         }
     }
 

@@ -71,6 +71,8 @@ fn word(op: BinaryOp, dtype: DType, swapped: bool) -> Option<WordOp> {
         BinaryOp::BitAnd => WordOp::And,
         BinaryOp::BitOr => WordOp::Or,
         BinaryOp::BitXor => WordOp::Xor,
+        BinaryOp::Max if dtype == DType::I32 => WordOp::Max,
+        BinaryOp::Min if dtype == DType::I32 => WordOp::Min,
         _ if swapped => return None,
         BinaryOp::Sub => WordOp::Sub,
         BinaryOp::ShiftLeft => WordOp::ShiftLeft,
@@ -84,7 +86,7 @@ fn word(op: BinaryOp, dtype: DType, swapped: bool) -> Option<WordOp> {
 pub fn cast(from: DType, to: DType) -> Option<Code> {
     use DType::{F32, I8, I32, U8, U32};
     match (from, to) {
-        (I32, U32) | (U32, I32) | (I8 | U8, I32 | U32) => Some(Code::Nothing),
+        (I32 | U32, I32 | U32) | (I8 | U8, I32 | U32) => Some(Code::Nothing),
         (I8 | U8 | I32, F32) => Some(Code::FromSigned),
         (U32, F32) => Some(Code::FromUnsigned),
         (F32, I32) => Some(Code::ToSigned),
@@ -102,7 +104,8 @@ pub fn chainable(inst: &Inst<Leaf>, dtypes: &Dense<Value, DType>, value: Value) 
     match inst {
         Inst::Unary(op, a) => f32(*a) && unary(*op).is_some(),
         Inst::Binary(op, a, b) if op.is_comparison() => {
-            f32(*a) && f32(*b) && relation(*op, false).is_some()
+            let comparable = matches!(dtypes[*a], DType::F32 | DType::I32);
+            comparable && dtypes[*a] == dtypes[*b] && relation(*op, false).is_some()
         }
         Inst::Binary(op, a, b) => {
             dtypes[*a] == dtypes[*b] && binary(*op, dtypes[*a], false).is_some()

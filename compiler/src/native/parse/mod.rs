@@ -288,12 +288,14 @@ impl Cursor<'_> {
         }
         let offset = self.paced(tape, affine.clone())?;
         let in_place = self.eat("in place");
+        let saturates = self.eat("saturated");
         let conditions = self.conditions(&tape.variables)?;
         let lines = |affines| {
             Lines::through(&tape.space, tape.variables.axes, &tape.variables.derived, affines)
         };
         let guarded = lines([affine].into_iter().chain(conditions.iter().cloned()).collect());
-        Ok(Reader { operand, offset, conditions: lines(conditions), guarded, dynamic, in_place })
+        let conditions = lines(conditions);
+        Ok(Reader { operand, offset, conditions, guarded, dynamic, in_place, saturates })
     }
 
     fn chain(&mut self) -> Parsed<Chain> {

@@ -92,6 +92,7 @@ impl fmt::Display for Reader {
             write!(f, " + {stride} * v{value}: {dtype}")?;
         }
         write!(f, "{}{}", pace(&self.offset), if self.in_place { " in place" } else { "" })?;
+        f.write_str(if self.saturates { " saturated" } else { "" })?;
         f.write_str(&conditions(&self.conditions.expressions, axes))
     }
 }

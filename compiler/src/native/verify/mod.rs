@@ -236,7 +236,11 @@ impl Walk<'_> {
         let operand = self.operands.get(reader.operand);
         let operand = operand
             .ok_or_else(|| format!("v{value} reads in{}, which there is not", reader.operand))?;
-        ensure(operand.dtype == self.dtype(value)?, || format!("v{value} reads {operand}"))?;
+        let dtype = match (operand.dtype, reader.saturates) {
+            (DType::I64, true) => DType::I32,
+            (dtype, _) => dtype,
+        };
+        ensure(dtype == self.dtype(value)?, || format!("v{value} reads {operand}"))?;
         [&reader.offset, &reader.conditions, &reader.guarded]
             .into_iter()
             .try_for_each(|lines| self.lines(lines))?;

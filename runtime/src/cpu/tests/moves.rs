@@ -169,3 +169,52 @@ fn gathers_of_rows_are_copies() {
         }
     }
 }
+
+/// Returns `Y[n, i] = X[n, k < 0 ? k + size : k]`, or 0 outside of X, for `k = K[n, i]` in i64.
+fn gathered_by_long_indices([rows, size, count]: [usize; 3]) -> Nest {
+    let affine = |terms: &[(usize, i64)]| Affine::new(terms.to_vec(), 0).unwrap();
+    let mut program = Program::default();
+    let offset = affine(&[(0, count as i64), (1, 1)]);
+    let load = Load { operand: 0, offset, dynamic: vec![], when: vec![] };
+    let k = program.push(Inst::Leaf(Leaf::Load(load)), DType::I64);
+    let [zero, length, last] = [0, size as i64, size as i64 - 1]
+        .map(|number| program.constant(Scalar::from_i64(DType::I64, number)));
+    let is_negative = program.binary(BinaryOp::Lt, k, zero);
+    let sum = program.binary(BinaryOp::Add, k, length);
+    let index = program.select(is_negative, sum, k);
+    let above = program.binary(BinaryOp::Max, index, zero);
+    let clamped = program.binary(BinaryOp::Min, above, last);
+    let is_within = program.binary(BinaryOp::Eq, clamped, index);
+    let at = program.cast(clamped, DType::I32);
+    let load = Load {
+        operand: 1,
+        offset: affine(&[(0, size as i64)]),
+        dynamic: vec![(at, 1)],
+        when: vec![],
+    };
+    let value = program.push(Inst::Leaf(Leaf::Load(load)), DType::F32);
+    let none = program.constant(Scalar::f32(0.0));
+    program.results = vec![program.select(is_within, value, none)];
+    let operands =
+        vec![TensorType::new(DType::I64, [rows, count]), TensorType::new(DType::F32, [rows, size])];
+    pointwise(&[("n", rows), ("i", count)], operands, program)
+}
+
+#[test]
+fn long_indices_are_words() {
+    let far =
+        [i64::MIN, i64::MAX, 1 << 30, -(1 << 30), 1 << 31, -(1 << 31), (1 << 32) + 3, -(1 << 40)];
+    for sizes in [[1, 1, 16], [3, 17, 40], [5, 200, 1025], [40, 3, 100]] {
+        let nest = gathered_by_long_indices(sizes);
+        let (ty, size) = (nest.operands[0].clone(), sizes[1] as i64);
+        let index = |i: usize| match i % 9 {
+            8 => far[i / 9 % far.len()],
+            _ => (i as i64 * 31) % (4 * size + 3) - 2 * size - 1,
+        };
+        let indices = (0..ty.elements()).map(|i| Scalar::from_i64(DType::I64, index(i)));
+        let indices = Tensor::from_scalars(ty.clone(), indices).unwrap();
+        let program = check_exactly(&nest, &[indices, counted(nest.operands[1].clone())]);
+        let is_long = |dtype: &DType| *dtype == DType::I64;
+        assert!(!program.epilogue.dtypes.iter().any(is_long), "{program}");
+    }
+}

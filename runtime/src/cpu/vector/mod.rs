@@ -4,9 +4,9 @@
 //! registers of 8-bit integers, and [`lanes`] adds what f32 needs beyond products. [`elementary`]
 //! has exp, tanh and the like, on scalars and on registers. [`number`] and [`narrow`] define the
 //! element types and each scalar operation on them. On these stand the loops over chunks of
-//! elements: `operation`, `gather` and `aggregate` run one operation at a time, [`strip`] a whole
-//! chain of them in registers. [`level`](level()) says which instructions there are, and gives the
-//! proof that registers carry.
+//! elements: `operation`, `gather` and `aggregate` run one operation at a time, `scaled` sums
+//! products with scaled integers, and [`strip`] runs a whole chain of operations in registers.
+//! [`level`](level()) says which instructions there are, and gives the proof that registers carry.
 
 mod aggregate;
 pub mod elementary;
@@ -49,8 +49,8 @@ pub use level::Neon;
 pub use level::{Avx2, Avx512, Avx512Vnni, AvxVnni};
 pub use level::{Level, is_fused, level};
 pub use operation::{
-    binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, select, spread,
-    to_f32, unary, unary_f32,
+    binary, binary_f32, binary_scalar, cast, compare, count, from_f32, reciprocal, saturate,
+    select, spread, to_f32, unary, unary_f32,
 };
 pub use running::{Line, run_along, run_along_f32};
 pub use scaled::{Row, scaled_dot};

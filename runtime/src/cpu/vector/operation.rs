@@ -8,7 +8,15 @@
 use super::elementary;
 use super::level::{vectorised, widest};
 use super::number::{Bits, Bool, Number};
+use tile_compiler::native::LIMIT;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
+
+widest! {
+    /// Converts numbers to words, saturated to [`LIMIT`].
+    pub fn saturate(numbers: &[i64], out: &mut [i32]) {
+        map(numbers, out, |x| x.clamp(-LIMIT, LIMIT) as i32);
+    }
+}
 
 #[inline(always)]
 fn map<A: Copy, B>(a: &[A], out: &mut [B], f: impl Fn(A) -> B) {

@@ -147,9 +147,11 @@ impl Machine<'_> {
                 );
             }
             Move::Compare(relation, with, value) => {
+                let is_word = self.tape.dtypes[with] == DType::I32;
+                let code = if is_word { Code::of_words(relation) } else { relation.into() };
                 let with = self.place::<f32>(with, bench);
                 let to = self.target(chain, value);
-                bench.push(relation.into(), with, to);
+                bench.push(code, with, to);
             }
             Move::Keep(value) => {
                 let past = past && self.sink(value).is_some();

@@ -2,13 +2,13 @@
 
 use super::{At, Machine};
 use crate::cpu::loops::walk::{Piece, Walker};
-use crate::cpu::memory::{Output, elements};
+use crate::cpu::memory::{Output, elements, scratch};
 use crate::cpu::vector;
 use crate::cpu::vector::number::{Bits, Number, typed};
 use crate::cpu::vector::strip::{ChunkPointer, Code};
 use std::ops::Range;
 use tile_compiler::dtype::DType;
-use tile_compiler::native::{Lines, Reader};
+use tile_compiler::native::{Lines, Reader, TapeStep};
 use tile_compiler::scalar::Value;
 
 /// The elements that a load reads for a chunk.
@@ -111,6 +111,28 @@ impl Machine<'_> {
         } else {
             self.load_dynamic(source, start, value, out)
         }
+    }
+
+    /// Reads a chunk of i64s as words. Returns the number of elements read, as [`Machine::load`].
+    pub(super) fn load_saturated(
+        &mut self,
+        reader: &Reader,
+        start: usize,
+        step: &TapeStep,
+        out: &mut [i32],
+    ) -> usize {
+        let (value, length) = (step.value, self.length);
+        scratch::with(length, |long: &mut [i64]| {
+            let place = std::mem::replace(&mut self.at[value], At::Register(step.register));
+            let made = self.load::<i64>(reader, start, value, long);
+            if matches!(self.at[value], At::Register(_)) {
+                vector::saturate(&long[..made], &mut out[..made]);
+            } else {
+                vector::saturate(self.value(value), &mut out[..length]);
+            }
+            self.at[value] = place;
+            made
+        })
     }
 
     /// Reads a chunk whose addresses are known in advance.

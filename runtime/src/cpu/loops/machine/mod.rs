@@ -286,6 +286,9 @@ impl<'t> Machine<'t> {
             return length;
         }
         let length = match &step.action {
+            Action::Load(reader) if reader.saturates => {
+                return self.load_saturated(reader, start, step, elements_mut(out));
+            }
             Action::Load(reader) => {
                 let length = self.length;
                 return sized!(dtype, T => self.load::<T>(reader, start, step.value, &mut elements_mut(out)[..length]));

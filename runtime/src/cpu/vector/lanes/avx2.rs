@@ -87,6 +87,8 @@ impl Lanes for F32x8 {
                     let rest = _mm256_sub_epi32(_mm256_set1_epi32(32), b);
                     _mm256_or_si256(_mm256_sllv_epi32(a, b), _mm256_srlv_epi32(a, rest))
                 }
+                WordOp::Max => _mm256_max_epi32(a, b),
+                WordOp::Min => _mm256_min_epi32(a, b),
             })
         };
         Self(result, self.1)

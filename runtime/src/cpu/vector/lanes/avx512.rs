@@ -1,6 +1,6 @@
 //! Lanes of AVX-512.
 
-use super::{LESS, Lanes, MOST_LANES, TWO_TO_31, by_groups, instructions};
+use super::{EQUAL, LESS, LESS_OR_EQUAL, Lanes, MOST_LANES, TWO_TO_31, by_groups, instructions};
 use crate::cpu::vector::register::{F32x16, Vector};
 use crate::cpu::vector::{Avx512, elementary, level};
 use std::arch::x86_64::*;
@@ -82,6 +82,8 @@ impl Lanes for F32x16 {
                 WordOp::ShiftRight => _mm512_srlv_epi32(a, b),
                 WordOp::ShiftRightSigned => _mm512_srav_epi32(a, b),
                 WordOp::RotateLeft => _mm512_rolv_epi32(a, b),
+                WordOp::Max => _mm512_max_epi32(a, b),
+                WordOp::Min => _mm512_min_epi32(a, b),
             })
         };
         Self(result, self.1)
@@ -206,6 +208,22 @@ impl Lanes for F32x16 {
                 to.cast(),
                 _mm_maskz_set1_epi8(_mm512_cmp_ps_mask::<R>(self.0, other.0), 1),
             )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn compare_words<const R: i32>(self, other: Self, to: *mut u8) {
+        // SAFETY: the registers prove that the processor has the instructions. The caller
+        // guarantees `LANES` writable bytes.
+        unsafe {
+            let (a, b) = (_mm512_castps_si512(self.0), _mm512_castps_si512(other.0));
+            let mask = match R {
+                EQUAL => _mm512_cmpeq_epi32_mask(a, b),
+                LESS => _mm512_cmplt_epi32_mask(a, b),
+                LESS_OR_EQUAL => _mm512_cmple_epi32_mask(a, b),
+                _ => _mm512_cmpneq_epi32_mask(a, b),
+            };
+            _mm_storeu_si128(to.cast(), _mm_maskz_set1_epi8(mask, 1))
         }
     }
 

@@ -349,6 +349,29 @@ pub trait Lanes: Vector<Scalar = f32> {
             }
         }
     }
+    /// Stores for each lane, as 0 or 1, whether the signed integers of `self` and `other` are in
+    /// relation `R`.
+    ///
+    /// # Safety
+    /// - `to` must be writable for `LANES` bytes.
+    #[inline(always)]
+    unsafe fn compare_words<const R: i32>(self, other: Self, to: *mut u8) {
+        let (mut a, mut b) = ([0i32; MOST_LANES], [0i32; MOST_LANES]);
+        // SAFETY: the caller guarantees `LANES` writable bytes. The arrays have room for the lanes
+        // of any register.
+        unsafe {
+            self.store(a.as_mut_ptr().cast());
+            other.store(b.as_mut_ptr().cast());
+            for i in 0..Self::LANES {
+                *to.add(i) = match R {
+                    EQUAL => a[i] == b[i],
+                    LESS => a[i] < b[i],
+                    LESS_OR_EQUAL => a[i] <= b[i],
+                    _ => a[i] != b[i],
+                } as u8;
+            }
+        }
+    }
     /// Replaces each register by eˣ.
     #[inline(always)]
     fn exp_each<const K: usize>(all: &mut [Self; K]) {

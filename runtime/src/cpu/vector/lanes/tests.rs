@@ -18,6 +18,20 @@ fn words_equal_their_definition<L: Lanes>(proof: L::Proof) {
                 let got = by_lanes(&|| a.word(op, b)).to_bits();
                 assert_eq!(got, op.apply(word, other), "{op:?} of {word:#x} and {other:#x}");
             }
+            let relations = |to: *mut u8| {
+                // SAFETY: the array has room for the lanes of any register, four times.
+                unsafe {
+                    a.compare_words::<EQUAL>(b, to);
+                    a.compare_words::<NOT_EQUAL>(b, to.add(MOST_LANES));
+                    a.compare_words::<LESS>(b, to.add(2 * MOST_LANES));
+                    a.compare_words::<LESS_OR_EQUAL>(b, to.add(3 * MOST_LANES));
+                }
+            };
+            let mut holds = [[0u8; MOST_LANES]; 4];
+            relations(holds.as_mut_ptr().cast());
+            let (x, y) = (word as i32, other as i32);
+            let want = [x == y, x != y, x < y, x <= y].map(u8::from);
+            assert_eq!(holds.map(|lanes| lanes[L::LANES - 1]), want, "{x} and {y}");
             let floats = [true, false].map(|signed| by_lanes(&|| a.words_as_floats(signed)));
             assert_eq!(floats, [word as i32 as f32, word as f32], "{word:#x}");
         }

@@ -147,10 +147,12 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
         }
     }
 
-    /// Stores whether `x` is in relation `R` to what is at `a`, or if `SWAPPED`, that to `x`.
+    /// Stores whether `x` is in relation `R` to what is at `a`, or if `SWAPPED`, that to `x`. Both
+    /// are signed integers if `words`.
     #[inline(always)]
     unsafe fn compare<L: Lanes<Proof = P>, const K: usize, const R: i32, const SWAPPED: bool>(
         self,
+        words: bool,
         x: &[L; K],
         a: ChunkPointer,
         to: ChunkPointer,
@@ -162,12 +164,15 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
             unsafe {
                 let with = self.load::<L>(a, k);
                 let (left, right) = if SWAPPED { (with, *x) } else { (*x, with) };
-                if PART {
-                    let mut all = [0; MOST_LANES];
-                    left.compare::<R>(right, all.as_mut_ptr());
-                    all.as_ptr().copy_to_nonoverlapping(to, self.length);
+                let mut all = [0; MOST_LANES];
+                let whole = if PART { all.as_mut_ptr() } else { to };
+                if words {
+                    left.compare_words::<R>(right, whole);
                 } else {
-                    left.compare::<R>(right, to);
+                    left.compare::<R>(right, whole);
+                }
+                if PART {
+                    all.as_ptr().copy_to_nonoverlapping(to, self.length);
                 }
             }
         }
@@ -193,7 +198,7 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
                 }
             };
         }
-        each!(Add Sub Mul And Or Xor ShiftLeft ShiftRight ShiftRightSigned RotateLeft);
+        each!(Add Sub Mul And Or Xor ShiftLeft ShiftRight ShiftRightSigned RotateLeft Max Min);
         x
     }
 }
@@ -355,12 +360,18 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::KeepBytes => strip.store_bytes(a, &x),
             Code::ReplaceWhere => each!(x, k => strip.choose(a, k, strip.load(b, k), x[k])),
             Code::ReplaceElse => each!(x, k => strip.choose(a, k, x[k], strip.load(b, k))),
-            Code::Equal => strip.compare::<L, K, EQUAL, false>(&x, a, b),
-            Code::NotEqual => strip.compare::<L, K, NOT_EQUAL, false>(&x, a, b),
-            Code::Less => strip.compare::<L, K, LESS, false>(&x, a, b),
-            Code::LessOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, false>(&x, a, b),
-            Code::Greater => strip.compare::<L, K, LESS, true>(&x, a, b),
-            Code::GreaterOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, true>(&x, a, b),
+            Code::Equal => strip.compare::<L, K, EQUAL, false>(false, &x, a, b),
+            Code::NotEqual => strip.compare::<L, K, NOT_EQUAL, false>(false, &x, a, b),
+            Code::Less => strip.compare::<L, K, LESS, false>(false, &x, a, b),
+            Code::LessOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, false>(false, &x, a, b),
+            Code::Greater => strip.compare::<L, K, LESS, true>(false, &x, a, b),
+            Code::GreaterOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, true>(false, &x, a, b),
+            Code::WordsEqual => strip.compare::<L, K, EQUAL, false>(true, &x, a, b),
+            Code::WordsNotEqual => strip.compare::<L, K, NOT_EQUAL, false>(true, &x, a, b),
+            Code::WordsLess => strip.compare::<L, K, LESS, false>(true, &x, a, b),
+            Code::WordsLessOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, false>(true, &x, a, b),
+            Code::WordsGreater => strip.compare::<L, K, LESS, true>(true, &x, a, b),
+            Code::WordsGreaterOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, true>(true, &x, a, b),
             Code::KeepPast => strip.store_past(a, &x),
             Code::Fetch => fetch::<L, K, false>(a, strip.at),
             Code::FetchToWrite => fetch::<L, K, true>(a, strip.at),

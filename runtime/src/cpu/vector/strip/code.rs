@@ -54,6 +54,13 @@ codes! {
     Greater
     GreaterOrEqual;
 
+    /// The same relations between signed integers.
+    WordsEqual
+    WordsNotEqual
+    WordsLess
+    WordsLessOrEqual
+    WordsGreater
+    WordsGreaterOrEqual
     /// Divides `x` by the two parts of a divisor's [`reciprocal`](crate::cpu::vector::reciprocal).
     DivEvenly
     /// `b` where the condition at `a` holds, else `x`.
@@ -85,6 +92,18 @@ codes! {
 const _: () = assert!(size_of::<Code>() == 1);
 
 impl Code {
+    /// Returns the test of a relation between signed integers.
+    pub fn of_words(relation: Relation) -> Self {
+        match relation {
+            Relation::Equal => Code::WordsEqual,
+            Relation::NotEqual => Code::WordsNotEqual,
+            Relation::Less => Code::WordsLess,
+            Relation::LessOrEqual => Code::WordsLessOrEqual,
+            Relation::Greater => Code::WordsGreater,
+            Relation::GreaterOrEqual => Code::WordsGreaterOrEqual,
+        }
+    }
+
     /// Returns the aggregate of no values, for operations that aggregate.
     pub fn identity(self) -> Option<f32> {
         match self {
