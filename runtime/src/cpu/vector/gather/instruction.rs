@@ -114,8 +114,9 @@ macro_rules! gathers {
 gathers!(words, long_words, i64, _mm512_maskz_loadu_epi64);
 gathers!(words_by_words, long_words_by_words, i32, extended);
 
-/// Gathers the columns up to the last whole eight as [`super::exchange`] does. Returns their
-/// number: none for elements of other sizes than 4 bytes, and on processors without AVX2.
+/// Gathers the columns up to the last whole eight, or sixteen of single bytes, as
+/// [`super::exchange`] does. Returns their number: none for elements of other sizes than 1 and 4
+/// bytes, and on processors without AVX2.
 pub fn exchange<T: Pod>(
     data: &[T],
     start: usize,
@@ -123,12 +124,21 @@ pub fn exchange<T: Pod>(
     columns: usize,
     out: &mut [T],
 ) -> usize {
-    let Some(_proof) = level().avx2().filter(|_| size_of::<T>() == size_of::<f32>()) else {
-        return 0;
-    };
-    let (data, out) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(out));
-    // SAFETY: the proof says that the processor has the function's features.
-    unsafe { exchange_words(data, start, step, columns, out) }
+    let Some(_proof) = level().avx2() else { return 0 };
+    // SAFETY: the proof says that the processor has the functions' features.
+    unsafe {
+        match size_of::<T>() {
+            1 => {
+                let (data, out) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(out));
+                exchange_bytes(data, start, step, columns, out)
+            }
+            4 => {
+                let (data, out) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(out));
+                exchange_words(data, start, step, columns, out)
+            }
+            _ => 0,
+        }
+    }
 }
 
 // Loops instead of `map`: a closure here has the function's features, and `map`, which has not,
@@ -204,5 +214,64 @@ avx2! {
             _mm256_shuffle_ps::<0x44>(high, next_high),
             _mm256_shuffle_ps::<0xee>(high, next_high),
         ]
+    }
+}
+
+avx2! {
+    fn exchange_bytes(
+        data: &[u8],
+        start: usize,
+        step: usize,
+        columns: usize,
+        out: &mut [u8],
+    ) -> usize {
+        let (rows, whole) = (out.len() / columns, columns / 16 * 16);
+        let tiles = rows / 16 * 16;
+        for j in (0..whole).step_by(16) {
+            let mut from: [&[u8]; 16] = [&[]; 16];
+            for (k, from) in from.iter_mut().enumerate() {
+                *from = &data[start + (j + k) * step..][..rows];
+            }
+            for i in (0..tiles).step_by(16) {
+                // SAFETY: `i + 16` is at most `rows`, the length of each slice of `from`, and
+                // `j + 16` at most `columns`, the length of each row of `out`.
+                unsafe { exchange_tile_of_bytes(&from, i, out.as_mut_ptr().add(i * columns + j), columns) }
+            }
+            for i in tiles..rows {
+                for (out, from) in out[i * columns + j..][..16].iter_mut().zip(&from) {
+                    *out = from[i];
+                }
+            }
+        }
+        whole
+    }
+}
+
+avx2! {
+    /// Stores the columns of sixteen rows of sixteen bytes, from element `i` on, as rows that are
+    /// `step` bytes apart.
+    ///
+    /// # Safety
+    /// - Each of `from` must have `i + 16` elements.
+    /// - Sixteen bytes must be writable at `to` and after each of fifteen steps from there.
+    #[inline]
+    unsafe fn exchange_tile_of_bytes(from: &[&[u8]; 16], i: usize, to: *mut u8, step: usize) {
+        let mut rows = [_mm_setzero_si128(); 16];
+        for k in 0..16 {
+            // SAFETY: the caller guarantees that these bytes are readable.
+            rows[k] = unsafe { _mm_loadu_si128(from[k].as_ptr().add(i).cast()) };
+        }
+        // Each turn doubles the runs of bytes that come from consecutive rows.
+        for _ in 0..4 {
+            let halves = rows;
+            for k in 0..8 {
+                rows[2 * k] = _mm_unpacklo_epi8(halves[k], halves[k + 8]);
+                rows[2 * k + 1] = _mm_unpackhi_epi8(halves[k], halves[k + 8]);
+            }
+        }
+        for k in 0..16 {
+            // SAFETY: the caller guarantees that these bytes are writable.
+            unsafe { _mm_storeu_si128(to.add(k * step).cast(), rows[k]) };
+        }
     }
 }
