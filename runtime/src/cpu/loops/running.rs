@@ -92,6 +92,13 @@ impl Running {
             let mut step = |line: &Line, place: usize, chunk: Range<usize>| {
                 terms.run(chunk.start, chunk.len());
                 let found = terms.value::<T>(self.terms.results[0]);
+                if let Some(start) = job.direct::<T>(chunk.clone()) {
+                    // SAFETY: `direct` returns memory for the chunk's values. `parallel` gives each
+                    // place to one thread.
+                    let values = unsafe { std::slice::from_raw_parts_mut(start, chunk.len()) };
+                    values.copy_from_slice(found);
+                    return along(line, place, values, &mut sums[..line.width]);
+                }
                 let values = &mut epilogue.given::<T>(ACCUMULATOR)[..chunk.len()];
                 values.copy_from_slice(found);
                 along(line, place, values, &mut sums[..line.width]);
