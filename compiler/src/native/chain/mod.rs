@@ -190,9 +190,10 @@ pub(super) fn joined(
     joined
 }
 
-/// Finds values that chains may store in the memory of a result before the result itself, each with
-/// that result. Both have elements of the same size, and only chains read the value, element by
-/// element, for the last time before the result is stored. No two values share a result.
+/// Finds values that chains, and loads at run-time indices, may store in the memory of a result
+/// before the result itself, each with that result. Both have elements of the same size, and only
+/// chains read the value, element by element, for the last time before the result is stored. No two
+/// values share a result.
 pub(super) fn lodgers(
     steps: &[TapeStep],
     results: &[Value],
@@ -211,6 +212,12 @@ pub(super) fn lodgers(
                 Move::Keep(value) => Some((*value, (number, at))),
                 _ => None,
             })
+        })
+    };
+    let gathers = || {
+        steps.iter().enumerate().filter_map(|(number, step)| match &step.action {
+            Action::Load(reader) if !reader.dynamic.is_empty() => Some((step.value, (number, 0))),
+            _ => None,
         })
     };
     let is_last_read_before = |value: Value, stored: (usize, usize)| {
@@ -232,7 +239,8 @@ pub(super) fn lodgers(
         let fits = |value: Value| {
             dtypes[value].size() == dtypes[result].size() && is_last_read_before(value, stored)
         };
-        let found = keeps()
+        let found = gathers()
+            .chain(keeps())
             .find(|(value, (number, _))| *number < stored.0 && is_free(*value) && fits(*value));
         lodgers.extend(found.map(|(value, _)| (value, result)));
     }

@@ -2,10 +2,11 @@
 
 use super::machine::{Machine, Sink};
 use super::runner::Runner;
-use crate::cpu::memory::{Launch, Output, Shared, elements, elements_mut};
+use crate::cpu::memory::{Launch, Output, Shared, elements, elements_mut, scratch};
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::threads::pool;
-use crate::cpu::vector::number::Number;
+use crate::cpu::vector;
+use crate::cpu::vector::number::{Bits, Number, sized};
 use crate::cpu::vector::strip::{self, ChunkPointer};
 use std::ops::Range;
 use tile_compiler::native::{CHUNK, Fused, Lines, NativeProgram, Position, Space};
@@ -125,23 +126,18 @@ impl<'a> Job<'a> {
         };
         let Output { bytes, first } = &self.outputs[output];
         let result = self.epilogue.results[output];
-        let size = self.epilogue.dtype(result).size();
         let mut walker = epilogue.walker.clone();
-        let values = epilogue.bytes(result);
-        walker.walk(&self.epilogue.space, lines, places.start, places.len(), |piece| {
-            let values = &values[piece.at * size..(piece.at + piece.length) * size];
-            let step = lines.steps[0];
-            let run = if step == 1 { piece.length } else { 1 };
-            for (number, values) in values.chunks_exact(run * size).enumerate() {
-                let Ok(start) =
-                    usize::try_from(piece.values[0] + number as i64 * step - *first as i64)
-                else {
-                    return;
-                };
+        sized!(self.epilogue.dtype(result), T => {
+            let values: &[T] = elements(epilogue.bytes(result));
+            let (space, most) = (&self.epilogue.space, usize::MAX);
+            let steps = [lines.beside[0], lines.steps[0]];
+            walker.walk_tables(space, lines, places.start, places.len(), most, |piece, pieces| {
+                let values = &values[piece.at..][..pieces * piece.length];
+                let start = piece.values[0] - *first as i64;
                 // SAFETY: each place is finished by one thread only, and no two places share a
                 // position, so no other part in use shares these elements.
-                unsafe { bytes.slice(start * size..(start + run) * size) }.copy_from_slice(values);
-            }
+                unsafe { store_table(bytes, start, steps, piece.length, values) };
+            });
         });
     }
 
@@ -266,6 +262,45 @@ impl<'a> Job<'a> {
         self.epilogue.chunks(places).for_each(|chunk| unsafe { self.finish(machine, chunk) });
         if machine.past {
             strip::fence();
+        }
+    }
+}
+
+/// Stores `values[i * columns + j]` as element `start + i * steps[0] + j * steps[1]`.
+///
+/// # Safety
+/// - The elements must be all different, and nobody else may access them meanwhile.
+unsafe fn store_table<T: Bits>(
+    to: &Shared<u8>,
+    start: i64,
+    steps: [i64; 2],
+    columns: usize,
+    values: &[T],
+) {
+    let part = |at: i64, count: usize| {
+        let at = usize::try_from(at).expect("a place within the output") * size_of::<T>();
+        // SAFETY: the caller guarantees that the elements are this call's own. Each is borrowed
+        // once.
+        elements_mut::<T>(unsafe { to.slice(at..at + count * size_of::<T>()) })
+    };
+    let rows = values.len() / columns;
+    if steps[1] == 1 && columns > 1 {
+        for (i, values) in values.chunks_exact(columns).enumerate() {
+            vector::copy_short(values, part(start + i as i64 * steps[0], columns));
+        }
+    } else if steps[0] == 1 && rows > 1 && columns > 1 {
+        // Rows and columns are exchanged in registers.
+        scratch::with(values.len(), |lines: &mut [T]| {
+            vector::gather_table(values, 0, [1, columns as i64], rows, lines);
+            for (j, line) in lines.chunks_exact(rows).enumerate() {
+                vector::copy_short(line, part(start + j as i64 * steps[1], rows));
+            }
+        });
+    } else {
+        for (i, values) in values.chunks_exact(columns).enumerate() {
+            for (j, value) in values.iter().enumerate() {
+                part(start + i as i64 * steps[0] + j as i64 * steps[1], 1)[0] = *value;
+            }
         }
     }
 }

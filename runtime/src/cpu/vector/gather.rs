@@ -195,5 +195,25 @@ vectorised! {
     }
 }
 
+/// Copies `from` to `to`, which has the same length. Inlined, since most runs are short.
+#[inline]
+pub fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
+    /// Copies in pieces of `P`. The last piece ends with the slices and may overlap the one before.
+    #[inline(always)]
+    fn pieces<T: Copy, const P: usize>(from: &[T], to: &mut [T]) {
+        for (to, from) in to.as_chunks_mut::<P>().0.iter_mut().zip(from.as_chunks::<P>().0) {
+            *to = *from;
+        }
+        if let (Some(to), Some(from)) = (to.last_chunk_mut::<P>(), from.last_chunk::<P>()) {
+            *to = *from;
+        }
+    }
+    match from.len() {
+        16..=64 => pieces::<T, 16>(from, to),
+        4..=15 => pieces::<T, 4>(from, to),
+        _ => to.copy_from_slice(from),
+    }
+}
+
 #[cfg(test)]
 mod tests;

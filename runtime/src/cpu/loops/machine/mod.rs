@@ -224,6 +224,7 @@ impl<'t> Machine<'t> {
             // steps need to know that.
             let stores = number + 1 == tape.steps.len();
             let sink = self.sink(step.value).filter(|sink| stores && !sink.is_read);
+            let sink = sink.or_else(|| self.lodging(step.value));
             if let Some(&Sink { place, bytes, .. }) = sink {
                 // SAFETY: the sink has `bytes` bytes, which only this machine uses, by the contract
                 // of `add_sink`. The step reads none of them: the overwritten operand is not read

@@ -6,6 +6,7 @@
 
 use super::kernel::Layout;
 use super::window::{Frame, Window};
+use crate::cpu::vector::copy_short;
 use std::ops::Range;
 
 /// The destination of a panel's elements: `data[outer * outer_stride + k * k_stride]`. One of the
@@ -340,26 +341,5 @@ fn copy_run<T: Copy>(data: &[T], start: usize, step: isize, to: &mut [T], stride
         for (i, to) in to.iter_mut().step_by(stride).take(n).enumerate() {
             *to = data[start.wrapping_add_signed(i as isize * step)];
         }
-    }
-}
-
-/// Copies `from` to `to`, which has the same length. Inlined, since most runs are as short as a
-/// panel is wide.
-#[inline]
-pub fn copy_short<T: Copy>(from: &[T], to: &mut [T]) {
-    /// Copies in pieces of `P`. The last piece ends with the slices and may overlap the one before.
-    #[inline(always)]
-    fn pieces<T: Copy, const P: usize>(from: &[T], to: &mut [T]) {
-        for (to, from) in to.as_chunks_mut::<P>().0.iter_mut().zip(from.as_chunks::<P>().0) {
-            *to = *from;
-        }
-        if let (Some(to), Some(from)) = (to.last_chunk_mut::<P>(), from.last_chunk::<P>()) {
-            *to = *from;
-        }
-    }
-    match from.len() {
-        16..=64 => pieces::<T, 16>(from, to),
-        4..=15 => pieces::<T, 4>(from, to),
-        _ => to.copy_from_slice(from),
     }
 }

@@ -11,8 +11,9 @@
 //! Always true: in the box, the place of (row, term) is the row's place plus the term's.
 
 use super::kernel::{Layout, Run};
-use super::pack::{self, copy_short};
+use super::pack;
 use super::task::Runs;
+use crate::cpu::vector::copy_short;
 use std::ops::Range;
 
 /// An operand addressed by coordinates, sorted by stride, largest first.
