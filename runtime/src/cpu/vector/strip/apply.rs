@@ -178,6 +178,39 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
         }
     }
 
+    /// Stores whether `x` is in the relation of the operation to what is at `a`.
+    #[inline(always)]
+    unsafe fn relate<L: Lanes<Proof = P>, const K: usize>(
+        self,
+        code: Code,
+        x: &[L; K],
+        a: ChunkPointer,
+        to: ChunkPointer,
+    ) {
+        // SAFETY: the contract is the same.
+        unsafe {
+            match code {
+                Code::Equal => self.compare::<L, K, EQUAL, false>(false, x, a, to),
+                Code::NotEqual => self.compare::<L, K, NOT_EQUAL, false>(false, x, a, to),
+                Code::Less => self.compare::<L, K, LESS, false>(false, x, a, to),
+                Code::LessOrEqual => self.compare::<L, K, LESS_OR_EQUAL, false>(false, x, a, to),
+                Code::Greater => self.compare::<L, K, LESS, true>(false, x, a, to),
+                Code::GreaterOrEqual => self.compare::<L, K, LESS_OR_EQUAL, true>(false, x, a, to),
+                Code::WordsEqual => self.compare::<L, K, EQUAL, false>(true, x, a, to),
+                Code::WordsNotEqual => self.compare::<L, K, NOT_EQUAL, false>(true, x, a, to),
+                Code::WordsLess => self.compare::<L, K, LESS, false>(true, x, a, to),
+                Code::WordsLessOrEqual => {
+                    self.compare::<L, K, LESS_OR_EQUAL, false>(true, x, a, to)
+                }
+                Code::WordsGreater => self.compare::<L, K, LESS, true>(true, x, a, to),
+                Code::WordsGreaterOrEqual => {
+                    self.compare::<L, K, LESS_OR_EQUAL, true>(true, x, a, to)
+                }
+                code => unreachable!("{code:?} is no relation"),
+            }
+        }
+    }
+
     /// Applies an operation on integers to `x` and what is at `a`.
     #[inline(always)]
     unsafe fn words<L: Lanes<Proof = P>, const K: usize>(
@@ -360,24 +393,13 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::KeepBytes => strip.store_bytes(a, &x),
             Code::ReplaceWhere => each!(x, k => strip.choose(a, k, strip.load(b, k), x[k])),
             Code::ReplaceElse => each!(x, k => strip.choose(a, k, x[k], strip.load(b, k))),
-            Code::Equal => strip.compare::<L, K, EQUAL, false>(false, &x, a, b),
-            Code::NotEqual => strip.compare::<L, K, NOT_EQUAL, false>(false, &x, a, b),
-            Code::Less => strip.compare::<L, K, LESS, false>(false, &x, a, b),
-            Code::LessOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, false>(false, &x, a, b),
-            Code::Greater => strip.compare::<L, K, LESS, true>(false, &x, a, b),
-            Code::GreaterOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, true>(false, &x, a, b),
-            Code::WordsEqual => strip.compare::<L, K, EQUAL, false>(true, &x, a, b),
-            Code::WordsNotEqual => strip.compare::<L, K, NOT_EQUAL, false>(true, &x, a, b),
-            Code::WordsLess => strip.compare::<L, K, LESS, false>(true, &x, a, b),
-            Code::WordsLessOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, false>(true, &x, a, b),
-            Code::WordsGreater => strip.compare::<L, K, LESS, true>(true, &x, a, b),
-            Code::WordsGreaterOrEqual => strip.compare::<L, K, LESS_OR_EQUAL, true>(true, &x, a, b),
             Code::KeepPast => strip.store_past(a, &x),
             Code::Fetch => fetch::<L, K, false>(a, strip.at),
             Code::FetchToWrite => fetch::<L, K, true>(a, strip.at),
             Code::Sum => aggregate!(strip, x, a, add),
             Code::Greatest => aggregate!(strip, x, a, max),
             Code::Least => aggregate!(strip, x, a, min),
+            relation => strip.relate(relation, &x, a, b),
         }
     }
     *to = x;
