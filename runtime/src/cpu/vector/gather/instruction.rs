@@ -269,9 +269,9 @@ avx2! {
                 rows[2 * k + 1] = _mm_unpackhi_epi8(halves[k], halves[k + 8]);
             }
         }
-        for k in 0..16 {
+        for (k, row) in rows.into_iter().enumerate() {
             // SAFETY: the caller guarantees that these bytes are writable.
-            unsafe { _mm_storeu_si128(to.add(k * step).cast(), rows[k]) };
+            unsafe { _mm_storeu_si128(to.add(k * step).cast(), row) };
         }
     }
 }
