@@ -100,6 +100,13 @@ impl Reduction {
 
     /// Computes some places.
     pub fn run(&self, job: &Job, places: Range<usize>) {
+        let runs_scaled = |scaled: &ScaledDots| {
+            let aggregation = self.aggregation;
+            scaled.run(&Run { reduction: self, job, aggregation, identity: 0.0 }, places.clone())
+        };
+        if self.scaled.as_ref().is_some_and(runs_scaled) {
+            return;
+        }
         typed!(self.dtype, T => {
             let identity = from_scalar(self.aggregation.identity(self.dtype));
             let run = Run::<T> { reduction: self, job, aggregation: self.aggregation, identity };
@@ -218,19 +225,6 @@ impl<T: Number> Run<'_, T> {
             return self.in_rows(places, work, |at, chunk, (sums, _)| {
                 dots.sum(at, [a, b], chunk, sums);
             });
-        }
-        if let Some(scaled) = &self.reduction.scaled
-            && let (Some(numbers), Some(integers), Some(scales)) =
-                (self.plain(scaled.numbers), self.plain(scaled.integers), self.plain(scaled.scale))
-        {
-            let zeros = scaled.zero.map(|zero| self.plain(zero));
-            if zeros != Some(None) {
-                return self.in_rows(places, work, |at, chunk, (sums, _)| {
-                    let sums = bytemuck::cast_slice_mut(sums);
-                    let blocks = (scales, zeros.flatten());
-                    scaled.sum(at, (numbers, integers), blocks, chunk, sums);
-                });
-            }
         }
         let rows = self.reduction.rows.as_ref();
         let rows = rows.and_then(|rows| Some((rows, self.plain(rows.operand)?)));

@@ -1,6 +1,7 @@
 //! Sums of products of numbers and scaled 8-bit integers along rows, as they are in memory: a
 //! matrix of quantized weights by a vector.
 
+use super::reduction::Run;
 use super::walk::{Piece, Walker};
 use crate::cpu::vector::{self, Row};
 use std::ops::Range;
@@ -9,10 +10,10 @@ use tile_compiler::native::{self, Lines, Space, Zero};
 
 /// The rows of a reduction that has them.
 pub struct ScaledDots {
-    pub numbers: usize,
-    pub integers: usize,
-    pub scale: usize,
-    pub zero: Option<usize>,
+    numbers: usize,
+    integers: usize,
+    scale: usize,
+    zero: Option<usize>,
     /// The zero of all integers, if there is no operand.
     constant: f32,
     is_signed: bool,
@@ -55,8 +56,26 @@ impl ScaledDots {
         })
     }
 
+    /// Computes some places. Returns false, and computes none, if an output overwrites an operand.
+    pub fn run(&self, run: &Run<f32>, places: Range<usize>) -> bool {
+        let zeros = self.zero.map(|zero| run.plain(zero));
+        let (Some(numbers), Some(integers), Some(scales), false) = (
+            run.plain(self.numbers),
+            run.plain(self.integers),
+            run.plain(self.scale),
+            zeros == Some(None),
+        ) else {
+            return false;
+        };
+        let work = (run.reduction.body.operations + 1).saturating_mul(self.length);
+        run.in_rows(places, work, |at, chunk, (sums, _)| {
+            self.sum(at, (numbers, integers), (scales, zeros.flatten()), chunk, sums);
+        });
+        true
+    }
+
     /// Computes the sums of a chunk of places. `walker` is at the first point of the reduction.
-    pub fn sum(
+    fn sum(
         &self,
         (places, walker): (&Space, &mut Walker),
         (numbers, integers): (Elements<f32>, Elements<u8>),

@@ -122,13 +122,15 @@ impl Machine<'_> {
         out: &mut [i32],
     ) -> usize {
         let (value, length) = (step.value, self.length);
-        scratch::with(length, |long: &mut [i64]| {
+        // As bits, for which there are loops already.
+        scratch::with(length, |long: &mut [u64]| {
             let place = std::mem::replace(&mut self.at[value], At::Register(step.register));
-            let made = self.load::<i64>(reader, start, value, long);
+            let made = self.load(reader, start, value, long);
             if matches!(self.at[value], At::Register(_)) {
-                vector::saturate(&long[..made], &mut out[..made]);
+                vector::saturate(bytemuck::cast_slice(&long[..made]), &mut out[..made]);
             } else {
-                vector::saturate(self.value(value), &mut out[..length]);
+                let long = bytemuck::cast_slice(self.value::<u64>(value));
+                vector::saturate(long, &mut out[..length]);
             }
             self.at[value] = place;
             made
