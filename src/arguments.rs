@@ -262,8 +262,8 @@ pub struct Precision {
     /// Round the operands of matrix products and convolutions to f16 or bf16, and accumulate in f32
     #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
     pub factors: Option<DType>,
-    /// Keep weights and intermediate results in memory as f16 or bf16, and compute in f32. Inputs,
-    /// outputs, vectors and statistics stay f32
+    /// Keep weights and intermediate results in memory as f16 or bf16, if the device has the type,
+    /// and compute in f32. Inputs, outputs, vectors and statistics stay f32
     #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
     pub storage: Option<DType>,
 }
@@ -284,7 +284,7 @@ impl Precision {
 /// Parses `f16` or `bf16`.
 fn narrow_float(text: &str) -> Result<DType, String> {
     let dtype = DType::parse(text).filter(|dtype| dtype.is_float() && dtype.bits() == 16);
-    dtype.ok_or_else(|| "it wants f16 or bf16".to_string())
+    dtype.ok_or_else(|| format!("expected f16 or bf16, and `{text}` is neither"))
 }
 
 /// Parses `X=1x2x3`, `X=f16:1x2x3`, or `X=f16:` for rank 0.

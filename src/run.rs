@@ -102,7 +102,13 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         load(arguments, &source, &mut session, &Terminal::new(true, false, Vec::new()))?;
         let exact = session.run(views()).map_err(|error| source.failed(&error))?;
         let pairs = outputs.iter().zip(exact.iter());
-        differences.extend(pairs.map(|((_, given), (_, exact))| Difference::of(given, exact)));
+        for ((name, given), (_, exact)) in pairs {
+            let difference = Difference::of(given, exact).ok_or_else(|| {
+                let (given, exact) = (given.ty(), exact.ty());
+                Failure::input(format!("output `{name}` is {given}, and {exact} in f32"))
+            })?;
+            differences.push(difference);
+        }
     }
 
     if let Some(folder) = &arguments.output_dir {
@@ -122,7 +128,8 @@ pub fn run(arguments: &Run, terminal: &Terminal) -> Result<(), Failure> {
         json_text(&device, &outputs, &files, &differences)
     } else {
         let names = outputs.iter().map(|(name, _)| name);
-        let differences = names.zip(&differences).map(|(name, of)| format!("{name} {of}\n"));
+        let differences =
+            names.zip(&differences).map(|(name, difference)| format!("{name} {difference}\n"));
         outputs.iter().zip(&files).map(line).chain(differences).collect()
     };
     print(text.as_bytes())

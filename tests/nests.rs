@@ -123,7 +123,7 @@ fn check_stored_as(mut case: Case, dtype: DType) -> Result<bool, TestCaseError> 
     }
     let expected = interpret::run(&case.graph, &case.inputs).unwrap();
     let mut is_narrow = false;
-    for profile in [Profile { int64: true, ..Profile::generic() }, Profile::cpu()] {
+    for profile in [Profile { int64: true, f16: true, ..Profile::generic() }, Profile::cpu()] {
         let options = Options { storage: Some(dtype), ..Options::default() };
         let plan = match pipeline::plan_with(&case.graph, &profile, &options) {
             Ok(plan) => plan,

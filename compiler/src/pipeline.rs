@@ -70,7 +70,7 @@ pub struct Options {
     /// Schedules that take precedence over those of [`crate::schedule::choose`].
     pub tuned: Arc<Tuned>,
     /// The float type in which the weights, and what passes between kernels, are stored instead of
-    /// f32. See `passes/storage.rs`.
+    /// f32, if the device has it. See `passes/storage.rs`.
     pub storage: Option<DType>,
 }
 
@@ -120,12 +120,13 @@ fn planned(
     let groups = stage("attend", attend(groups, profile, &time), Groups::verify);
     let groups = stage("merge", merge(groups, profile), Groups::verify);
     let groups = stage("finish_rows", finish_rows(groups, profile, &time), Groups::verify);
-    if let Some(dtype) = options.storage {
+    if let Some(dtype) = options.storage.filter(|&dtype| profile.storage(dtype) == Some(dtype)) {
         let (mut graph, wholes) = store_as(graph, &groups.stored(), dtype);
         stage("store_as", &graph, |graph| graph.verify());
         rewrite(&mut graph, &[("share", share), ("settle", settle), ("dead", dead)]);
         let options = Options { storage: None, ..options.clone() };
-        return planned(&graph, profile, &options, &wholes);
+        return planned(&graph, profile, &options, &wholes)
+            .map_err(|error| error.of_whole(&wholes));
     }
     let large = groups.larger_than_buffers(profile);
     if !large.is_empty()

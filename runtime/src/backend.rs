@@ -234,13 +234,7 @@ pub trait Executable: Any + Shared {
         inputs: &[(usize, &dyn Value)],
         outputs: &mut [(usize, &mut dyn Destination)],
     ) -> Result<(), Error> {
-        let tensors = block_on(self.run(inputs))?;
-        for (number, target) in outputs {
-            let tensor =
-                tensors.get(*number).ok_or_else(|| Error::internal("an output is missing"))?;
-            fill(*target, tensor.bytes());
-        }
-        Ok(())
+        fill_all(&block_on(self.run(inputs))?, outputs)
     }
 
     /// Returns the program as that of a GPU, for memory of an app there.
@@ -318,6 +312,18 @@ pub fn fill(target: &mut dyn Destination, bytes: &[u8]) {
         Some(to) => copy::copy(bytes, to),
         None => target.copy_from(bytes),
     }
+}
+
+/// Copies outputs with these numbers to memory of their types.
+pub fn fill_all(
+    tensors: &[Tensor],
+    outputs: &mut [(usize, &mut dyn Destination)],
+) -> Result<(), Error> {
+    for (number, target) in outputs {
+        let missing = || Error::internal("an output is missing");
+        fill(*target, tensors.get(*number).ok_or_else(missing)?.bytes());
+    }
+    Ok(())
 }
 
 /// Outputs of a step, possibly in transfer.

@@ -7,12 +7,12 @@ use std::ops::Range;
 use tile_compiler::plan::{Plan, Port};
 use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
-use crate::backend::{Executable, Pending, Ports, Transfer, Watched, block_on};
+use crate::backend::{Executable, Pending, Ports, Transfer, Watched, block_on, fill_all};
 use crate::error::Error;
-use crate::storage::to_storage;
+use crate::storage::{rounded, to_storage};
 use crate::store::Store;
 use crate::trace::Trace;
-use crate::value::{Value, View, type_of};
+use crate::value::{Destination, Value, View, type_of};
 
 /// A program some of whose inputs, weights or outputs are in parts.
 pub struct InParts {
@@ -30,7 +30,9 @@ pub struct InParts {
 /// If a program that shares the store has other parts of a weight.
 pub fn note(plan: &Plan, store: &mut Store) -> Result<(), Error> {
     for parts in Port::tensors(&plan.weights) {
-        if let Some((name, ty)) = &parts[0].whole {
+        if let Some((name, ty)) = &parts[0].whole
+            && parts.len() > 1
+        {
             let parts = parts.iter().map(|part| part.name.clone()).collect();
             store.put_parts(name, ty, parts)?;
         }
@@ -157,6 +159,30 @@ impl InParts {
         self.arguments.get(number).cloned().ok_or_else(missing)
     }
 
+    /// Returns the port of an output that the program has in the caller's form.
+    fn own_output(&self, number: usize) -> Option<usize> {
+        let port = self.outputs.get(number)?.start;
+        self.executable.plan()?.outputs[port].whole.is_none().then_some(port)
+    }
+
+    /// Sets the values that the program has in another form, and returns the rest by their ports.
+    async fn set_others<'v>(
+        &mut self,
+        values: &[(usize, &'v dyn Value)],
+    ) -> Result<Vec<(usize, &'v dyn Value)>, Error> {
+        let mut own = Vec::with_capacity(values.len());
+        for &(number, value) in values {
+            let port = self.argument(number)?.start;
+            let given = self.parts_plan()?.given().nth(port);
+            let is_own = given.is_some_and(|port| port.whole.is_none());
+            match is_own {
+                true => own.push((port, value)),
+                false => self.set_parts(number, value).await?,
+            }
+        }
+        Ok(own)
+    }
+
     async fn set_parts(&mut self, number: usize, value: &dyn Value) -> Result<(), Error> {
         let range = self.argument(number)?;
         let missing = || Error::internal(format!("there is no input or weight {number}"));
@@ -174,7 +200,7 @@ impl InParts {
             let (own, after) =
                 rest.split_at_checked(ty.elements() * given.dtype.size()).ok_or_else(missing)?;
             let own = View { ty: &own_ty, bytes: own };
-            let bytes = &to_storage(&own, ty.dtype).ok_or_else(unstorable)?;
+            let bytes = &rounded(&own, ty.dtype).ok_or_else(unstorable)?;
             self.executable.set(part, &View { ty, bytes }).await?;
             rest = after;
         }
@@ -232,11 +258,32 @@ impl Executable for InParts {
 
     fn run<'a>(&'a mut self, inputs: &'a [(usize, &'a dyn Value)]) -> Pending<'a, Vec<Tensor>> {
         Pending::Waiting(Box::pin(async move {
-            for (number, value) in inputs {
-                self.set_parts(*number, *value).await?;
-            }
-            join_all(self.executable.run(&[]).await?, &self.all_outputs()?)
+            let own = self.set_others(inputs).await?;
+            join_all(self.executable.run(&own).await?, &self.all_outputs()?)
         }))
+    }
+
+    fn run_into(
+        &mut self,
+        inputs: &[(usize, &dyn Value)],
+        outputs: &mut [(usize, &mut dyn Destination)],
+    ) -> Result<(), Error> {
+        let ports: Option<Vec<usize>> =
+            outputs.iter().map(|(number, _)| self.own_output(*number)).collect();
+        let Some(ports) = ports else {
+            return fill_all(&block_on(self.run(inputs))?, outputs);
+        };
+        let own = block_on(self.set_others(inputs))?;
+        let mut targets: Vec<(usize, &mut dyn Destination)> = Vec::with_capacity(ports.len());
+        for (port, (_, target)) in ports.into_iter().zip(outputs) {
+            targets.push((port, *target));
+        }
+        self.executable.run_into(&own, &mut targets)
+    }
+
+    fn view(&mut self, number: usize) -> Option<&[u8]> {
+        let port = self.own_output(number)?;
+        self.executable.view(port)
     }
 
     fn run_async(&mut self) -> Pending<'_, Vec<Tensor>> {

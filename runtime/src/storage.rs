@@ -10,8 +10,8 @@ use tile_compiler::tensor::{Tensor, TensorType};
 use crate::cpu::copy::{self, converted, copied};
 use crate::value::{Value, to_tensor, type_of};
 
-/// Returns the elements as the device stores them: in the same type, a wider one, or a float type
-/// that rounds them. `None` if there is no such conversion, or no memory for it.
+/// Returns the elements as the device stores them. `None` if there is no such conversion, or no
+/// memory for it.
 pub fn to_storage(value: &dyn Value, storage: DType) -> Option<Cow<'_, [u8]>> {
     let bytes = match value.dense() {
         Some(bytes) => Cow::Borrowed(bytes),
@@ -20,7 +20,30 @@ pub fn to_storage(value: &dyn Value, storage: DType) -> Option<Cow<'_, [u8]>> {
     if value.dtype() == storage {
         return Some(bytes);
     }
-    convert(&bytes, value.dtype(), storage).map(Cow::Owned)
+    let is_wider = storage.size() > value.dtype().size();
+    is_wider.then(|| convert(&bytes, value.dtype(), storage)).flatten().map(Cow::Owned)
+}
+
+/// Returns the elements, of type f32, in a 16-bit float type; or in their own type. One beyond the
+/// range of that becomes the greatest that it has. `None` as for [`to_storage`].
+pub fn rounded(value: &dyn Value, dtype: DType) -> Option<Cow<'_, [u8]>> {
+    let bytes = to_storage(value, value.dtype())?;
+    if value.dtype() == dtype {
+        return Some(bytes);
+    }
+    // Clamping keeps NaNs.
+    let within = |b: [u8; 4], most: f32| f32::from_le_bytes(b).clamp(-most, most);
+    let (f16_most, bf16_most) = (f16::MAX.to_f32(), bf16::MAX.to_f32());
+    match (value.dtype(), dtype) {
+        (DType::F32, DType::F16) => {
+            converted(&bytes, |b| f16::from_f32(within(b, f16_most)).to_le_bytes())
+        }
+        (DType::F32, DType::BF16) => {
+            converted(&bytes, |b| bf16::from_f32(within(b, bf16_most)).to_le_bytes())
+        }
+        _ => None,
+    }
+    .map(Cow::Owned)
 }
 
 /// Writes the elements to the start of `to` as the device stores them. `None` as for

@@ -68,12 +68,13 @@ fn results_are_rounded_a_little() {
                 let distance = distance(found.get(name).unwrap(), expected.get(name).unwrap());
                 // A few roundings, none of which is more than half a unit in the last place.
                 let unit = 0.5f64.powi(bits);
-                assert!(distance > 0.0 && distance < 4.0 * unit, "{name}: {distance} by {dtype}");
+                assert!(distance < 4.0 * unit, "{name}: {distance} by {dtype}");
             }
             let (Some(plan), Some(whole)) = (session.plan(), wide.plan()) else { continue };
             if plan.profile.storage(dtype) == Some(dtype) {
                 // Biases stay wide.
                 assert!(weights(plan) * 9 < weights(whole) * 5, "{plan}\n{whole}");
+                assert_ne!(found.get("Y").unwrap(), expected.get("Y").unwrap());
             }
         }
     }
@@ -87,6 +88,8 @@ fn weights_are_set_and_read_in_f32() {
             (build(&model, &device, None), build(&model, &device, Some(DType::F16)));
         assert!(wide.weights().eq(narrow.weights()) && wide.outputs().eq(narrow.outputs()));
         let paths: Vec<String> = wide.weights().map(|(path, _)| path.to_owned()).collect();
+        let plan_has_f16 =
+            narrow.plan().is_some_and(|plan| plan.profile.storage(DType::F16) == Some(DType::F16));
         let mut rounded = 0;
         for path in &paths {
             let (exact, found) = (wide.get(path).unwrap(), narrow.get(path).unwrap());
@@ -98,7 +101,7 @@ fn weights_are_set_and_read_in_f32() {
             assert!(values.all(is_rounded), "{path}");
             rounded += usize::from(exact != found);
         }
-        assert_eq!(rounded, 6, "the kernels and the table");
+        assert_eq!(rounded, if plan_has_f16 { 6 } else { 0 }, "the kernels and the table");
         // A session shares the weights of another in either form.
         for (from, to) in [(&narrow, None), (&wide, Some(DType::F16)), (&narrow, Some(DType::F16))]
         {
@@ -106,9 +109,7 @@ fn weights_are_set_and_read_in_f32() {
             let builder = to.into_iter().fold(builder.dim("N", 3), |b, dtype| b.storage(dtype));
             let session = builder.weights_of(from).build().unwrap();
             for path in &paths {
-                let there = narrow.get(path).unwrap();
-                let equal = session.get(path).unwrap() == there;
-                assert!(equal || to.is_none() || std::ptr::eq(from, &wide), "{path}");
+                assert_eq!(session.get(path).unwrap(), narrow.get(path).unwrap(), "{path}");
             }
         }
         let other = Tensor::from_f32([16, 7], &[0.1; 112]).unwrap();
@@ -117,6 +118,7 @@ fn weights_are_set_and_read_in_f32() {
             session.set(&path, &other).unwrap();
         }
         assert_eq!(wide.get(&path).unwrap().to_f64s()[0] as f32, 0.1);
-        assert_eq!(narrow.get(&path).unwrap().to_f64s()[0] as f32, 0.099_975_586);
+        let expected = if plan_has_f16 { 0.099_975_586 } else { 0.1 };
+        assert_eq!(narrow.get(&path).unwrap().to_f64s()[0] as f32, expected);
     }
 }

@@ -80,7 +80,7 @@ pub struct Wanted<'a> {
 fn refuse_inputs_of_training(case: &Case, inputs: &Inputs, wanted: &Wanted) -> Result<(), Failure> {
     let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
     let taken = taken.or((!wanted.weights.is_empty()).then(|| "weights".into()));
-    let taken = taken.or(wanted.precision.is_narrow().then(|| "narrower types".into()));
+    let taken = taken.or(wanted.precision.is_narrow().then(|| "`--factors` or `--storage`".into()));
     match (&case.training, taken) {
         (Some(_), Some(what)) => Err(Failure::usage(format!(
             "`{}` trains on data of its own, and takes no {what}",

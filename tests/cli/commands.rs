@@ -1,5 +1,7 @@
 //! Every command, with its output.
 
+use std::path::Path;
+
 use insta::assert_snapshot;
 use tile_compiler::native::NativeProgram;
 
@@ -240,7 +242,7 @@ fn storage_in_16_bits() {
         "model Net(X[N, 64]) -> (Y) { Y = X |> Dense(96, activation = \"tanh\") |> Dense(10); }",
     );
     let path = path.to_str().unwrap();
-    let listed = tilec([path, "--emit", "plan", "--storage", "f16"]).ok();
+    let listed = tilec([path, "--emit=plan", "--storage=f16", "--target=amd-rdna3"]).ok();
     assert!(listed.text().contains("4 tensors, 2 as f16"), "{}", listed.text());
 
     let run = |file: &str, more: &[&str]| {
@@ -254,9 +256,26 @@ fn storage_in_16_bits() {
     let text = run(path, &["--storage", "bf16", "--compare"]).ok();
     assert!(text.text().contains("\nY differs from f32 by at most "), "{}", text.text());
 
-    let pack = empty_folder("narrow_pack").join("net.tilepack");
+    let folder = empty_folder("narrow_pack");
+    let build = |name: &str, more: &[&str]| {
+        let pack = folder.join(name);
+        let arguments = [
+            "build",
+            path,
+            "-o",
+            pack.to_str().unwrap(),
+            "--dim=N=3",
+            "--random=1",
+            "--target=cpu",
+        ];
+        tilec(arguments.iter().chain(more)).ok();
+        pack
+    };
+    let pack = build("net.tilepack", &["--storage", "f16"]);
+    let bytes = |pack: &Path| std::fs::metadata(pack).unwrap().len();
+    let saved = bytes(&build("wide.tilepack", &[])) - bytes(&pack);
+    assert!(saved > 2 * (64 * 96 + 96 * 10) - 1000, "only {saved} bytes of the weights are saved");
     let pack = pack.to_str().unwrap();
-    tilec(["build", path, "-o", pack, "--dim", "N=3", "--random", "1", "--storage", "f16"]).ok();
     let packed = run(pack, &["--json"]).ok();
     let packed: serde_json::Value = serde_json::from_str(packed.text()).unwrap();
     assert_eq!(packed["outputs"][0]["values"], json["outputs"][0]["values"]);
@@ -264,7 +283,11 @@ fn storage_in_16_bits() {
     let wrong = run(path, &["--compare"]);
     assert_eq!(wrong.code, 2);
     let wrong = run(path, &["--storage", "f64"]);
-    assert!(wrong.code == 2 && wrong.err.contains("it wants f16 or bf16"), "{}", wrong.err);
+    assert!(
+        wrong.code == 2 && wrong.err.contains("expected f16 or bf16, and `f64` is neither"),
+        "{}",
+        wrong.err
+    );
     let wrong = tilec([path, "--emit", "plan", "--train", "--storage", "f16"]);
     assert!(wrong.code == 2 && wrong.err.contains("cannot be used with"), "{}", wrong.err);
 }

@@ -96,6 +96,17 @@ fn must_be_read_from_memory(graph: &Graph, id: NodeId) -> Vec<NodeId> {
     }
 }
 
+/// Returns whether a node converts a tensor to a wider type for elementwise readers. Converting it
+/// again for each costs less than reading the wider one.
+pub(super) fn widens_for_elementwise(graph: &Graph, id: NodeId) -> bool {
+    let (node, users) = (graph.node(id), graph.users(id));
+    matches!(node.op, Op::Cast)
+        && graph.dtype(graph.operands(id)[0]).size() < node.ty.dtype.size()
+        && !users.is_empty()
+        && !graph.is_output(id)
+        && users.iter().all(|user| graph.node(*user).op.is_elementwise())
+}
+
 /// Returns the tensors whose elements a contraction compares with the maxima or minima of the same
 /// tensor, as gradients of these do. A recomputed element might be rounded differently, for
 /// instance by a fused multiply-add, so that none would equal the extreme.
@@ -320,6 +331,9 @@ impl<'g> Grouping<'g> {
         }
         if matches!(node.op, Op::PrngValue | Op::PrngState { .. } | Op::Scan(_)) {
             return None;
+        }
+        if widens_for_elementwise(self.graph, id) {
+            return Some(Inlined { roots, at_place });
         }
         let bytes = |id: NodeId| self.graph.node(id).ty.elements() * self.graph.dtype(id).size();
         if !at_place

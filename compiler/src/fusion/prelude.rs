@@ -7,6 +7,7 @@
 //!
 //! Why it is sound: a node is a function of its operands, and none of these depends on an input.
 
+use super::fuse::widens_for_elementwise;
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::{Access, Aggregation, Contraction, Graph, NodeId, NodeSet, Op};
@@ -64,6 +65,7 @@ impl Prelude {
             let is_factor = factors.contains(id);
             let is_widened = widened.contains(id) && !is_factor;
             let is_free = shows_memory(graph, id)
+                || widens_for_elementwise(graph, id)
                 || !fits(id)
                 || is_widened
                 || (!is_factor && (!of_weights.contains(id) || grows(graph, id)));

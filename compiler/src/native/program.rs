@@ -1,9 +1,9 @@
 //! [`NativeProgram`]: all that a cpu needs to run a nest.
 
 use crate::affine::Affine;
-use crate::nest::{Axis, Nest};
+use crate::nest::{Axis, Leaf, Load, Nest};
 use crate::profile::{Processor, Profile};
-use crate::scalar::Program;
+use crate::scalar::{Inst, Program};
 use crate::tensor::TensorType;
 
 use super::attention::Attention;
@@ -166,6 +166,19 @@ impl NativeProgram {
     }
 }
 
+/// Returns whether a nest reads 8-bit integers, and each for a single place.
+fn reads_bytes_once(nest: &Nest) -> bool {
+    let loads = nest.body.insts.iter().filter_map(|(inst, _)| match inst {
+        Inst::Leaf(Leaf::Load(load)) => Some(load),
+        _ => None,
+    });
+    let mut bytes = loads.filter(|load| nest.operands[load.operand].dtype.size() == 1).peekable();
+    let is_of_place = |load: &Load, axis: usize| {
+        nest.axes[axis].extent == 1 || load.offset.coefficient(axis) != 0
+    };
+    bytes.peek().is_some() && bytes.all(|load| (0..nest.free).all(|axis| is_of_place(load, axis)))
+}
+
 impl Implementation {
     /// Chooses the implementation of a nest without inner sums, from its roles and sizes.
     fn choose(nest: &Nest, profile: &Profile, kept: &dyn Fn(usize) -> bool) -> Self {
@@ -177,13 +190,13 @@ impl Implementation {
             return Implementation::Running(Box::new(running));
         }
         let reduction = || Box::new(Reduction::new(nest, aggregation, dtype));
-        let has_bytes = nest.operands.iter().any(|operand| operand.dtype.size() == 1);
-        if let Some(reduction) = has_bytes.then(reduction)
+        let is_exact = profile.processor.exact;
+        if let Some(reduction) = (!is_exact && reads_bytes_once(nest)).then(reduction)
             && reduction.scaled_dots().is_some()
         {
             return Implementation::Reduction(reduction);
         }
-        let winograd = if profile.processor.exact { None } else { Winograd::new(nest, kept) };
+        let winograd = if is_exact { None } else { Winograd::new(nest, kept) };
         let direct = Direct::new(nest);
         let is_narrow = direct.as_ref().is_some_and(|direct| direct.is_narrow(nest));
         let product = || Product::new(nest, &profile.processor, kept).filter(|_| !is_narrow);

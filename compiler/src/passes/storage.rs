@@ -21,24 +21,39 @@
 //! %3 = contract sum [n, u] (…) { v0 = %4[n, k]; v1 = cast v0 : f32; v2 = %1[k, u]; … } : f32[4, 5]
 //! ```
 //!
+//! A weight, and what is computed without sums, becomes the greatest value of the type if it is
+//! beyond: -10^9 in a mask still hides a score, where an infinity may become NaN. For results of
+//! sums this would cost more than it is worth; they become infinite.
+//!
 //! Inputs and outputs keep their type, for the caller. So do
 //! - vectors and scalars, which take little memory;
-//! - what is computed from sums alone other than those of products: statistics, which may need the
-//!   range of f32;
+//! - statistics, that is, sums of anything but products, and what is read for them alone, such as
+//!   squares: they may need the range of f32;
+//! - integers in f32; random numbers, which would become 1;
+//! - what is computed from all these and from vectors alone;
 //! - weights that a run changes, and what a scan carries and stacks.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::graph::scan::Parts;
 use crate::graph::{Aggregation, Graph, Node, NodeId, NodeMap, NodeSet, Op};
+use crate::scalar::BinaryOp;
 use crate::tensor::TensorType;
 
 use super::Wholes;
 use super::narrow::{sums_products_of_f32, widened};
 
+/// The greatest numbers of the 16-bit floats.
+const MOST_F16: f32 = 65504.0;
+const MOST_BF16: f32 = 3.389_531_4e38;
+
 /// Returns an equal graph, but for rounding, in which the f32 tensors in `stored` have type
 /// `dtype`; and the weights among them, whose callers see f32.
 pub(crate) fn store_as(graph: &Graph, stored: &[NodeId], dtype: DType) -> (Graph, Wholes) {
-    let statistics = statistics(graph);
+    let precise = precise(graph);
+    let is_summand = |id: NodeId| {
+        let users = graph.users(id);
+        !users.is_empty() && users.iter().all(|user| sums_others_than_products(graph, *user))
+    };
     let mut wide: NodeSet = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
     wide.extend(graph.ids().flat_map(|id| carried(graph, id)).map(|id| graph.storage(*id)));
     let mut narrow = NodeSet::new();
@@ -48,7 +63,7 @@ pub(crate) fn store_as(graph: &Graph, stored: &[NodeId], dtype: DType) -> (Graph
         let is_kept = match &node.op {
             Op::Weight(path) => graph.outputs.iter().any(|(output, _)| output == path),
             Op::Input(_) | Op::Elements(_) | Op::Scan(_) | Op::Result { .. } => true,
-            _ => statistics.contains(id),
+            _ => precise.contains(id) || is_summand(id),
         };
         if is_kept || node.ty.dtype != DType::F32 || !has_rows(&node.ty.shape) || wide.contains(id)
         {
@@ -77,33 +92,56 @@ fn has_rows(shape: &[usize]) -> bool {
     shape.iter().filter(|&&size| size > 1).count() > 1
 }
 
-/// Returns the sums other than those of products, and what is computed from these and from vectors
-/// alone.
-fn statistics(graph: &Graph) -> NodeSet {
-    let mut statistics = NodeSet::new();
+/// Returns statistics, integers in floats and random numbers, and what is computed from these and
+/// from vectors alone.
+fn precise(graph: &Graph) -> NodeSet {
+    let mut precise = NodeSet::new();
     for id in graph.topological() {
         let operands = graph.operands(id);
-        let is_sum = match &graph.node(id).op {
-            Op::Contraction(op) => {
-                matches!(op.aggregation, Aggregation::Sum | Aggregation::Product)
-                    && !sums_products_of_f32(op)
-            }
-            _ => false,
+        let is_first = match &graph.node(id).op {
+            Op::PrngValue => true,
+            Op::Cast => !graph.dtype(operands[0]).is_float(),
+            _ => sums_others_than_products(graph, id),
         };
-        let is_small = |id: &NodeId| statistics.contains(*id) || !has_rows(graph.shape(*id));
-        let follows = operands.iter().any(|operand| statistics.contains(*operand))
+        let is_small = |id: &NodeId| precise.contains(*id) || !has_rows(graph.shape(*id));
+        let follows = operands.iter().any(|operand| precise.contains(*operand))
             && operands.iter().all(is_small);
-        if is_sum || follows {
-            statistics.insert(id);
+        if is_first || follows {
+            precise.insert(id);
         }
     }
-    statistics
+    precise
+}
+
+/// Returns the nodes that depend on a sum or another aggregate.
+fn of_sums(graph: &Graph) -> NodeSet {
+    let mut found = NodeSet::new();
+    for id in graph.topological() {
+        let is_aggregate = matches!(&graph.node(id).op, Op::Contraction(op) if op.aggregation != Aggregation::Assign);
+        if is_aggregate || graph.operands(id).iter().any(|operand| found.contains(*operand)) {
+            found.insert(id);
+        }
+    }
+    found
+}
+
+/// Returns whether a node is a sum of anything but products of two values, or a product of many.
+fn sums_others_than_products(graph: &Graph, id: NodeId) -> bool {
+    match &graph.node(id).op {
+        Op::Contraction(op) => {
+            matches!(op.aggregation, Aggregation::Sum | Aggregation::Product)
+                && !sums_products_of_f32(op)
+        }
+        _ => false,
+    }
 }
 
 /// A graph, or the body of a scan, whose tensors are narrowed.
 struct Narrowing<'g> {
     graph: &'g mut Graph,
     dtype: DType,
+    /// The nodes that depend on a sum or another aggregate.
+    of_sums: NodeSet,
     /// The narrow node for each f32 node that has one.
     narrow: NodeMap<NodeId>,
     /// The narrow nodes that are widened as a whole, by their f32 nodes.
@@ -112,7 +150,8 @@ struct Narrowing<'g> {
 
 impl Narrowing<'_> {
     fn new(graph: &mut Graph, dtype: DType) -> Narrowing<'_> {
-        Narrowing { graph, dtype, narrow: NodeMap::new(), wide: NodeMap::new() }
+        let of_sums = of_sums(graph);
+        Narrowing { graph, dtype, of_sums, narrow: NodeMap::new(), wide: NodeMap::new() }
     }
 
     /// Narrows these nodes, and changes all their readers.
@@ -129,15 +168,33 @@ impl Narrowing<'_> {
                     id
                 }
                 false => {
-                    let own = self.graph.add(Op::Cast, ty, &[id]);
+                    let is_sum = self.of_sums.contains(id);
+                    let value = if is_sum { id } else { self.within_range(id) };
+                    let own = self.graph.add(Op::Cast, ty, &[value]);
                     let Node { name, origin, span, .. } = self.graph.node(id).clone();
                     let node = self.graph.node_mut(own);
                     (node.name, node.origin, node.span) = (name, origin, span);
-                    own
+                    // Fusion stores what a reshape reads.
+                    let ty = self.graph.node(own).ty.clone();
+                    self.graph.add(Op::Reshape, ty, &[own])
                 }
             };
             self.narrow.insert(id, own);
         }
+    }
+
+    /// Returns a node with the greatest values of the narrow type instead of those that it lacks.
+    /// NaNs stay.
+    fn within_range(&mut self, id: NodeId) -> NodeId {
+        let most = if self.dtype == DType::F16 { MOST_F16 } else { MOST_BF16 };
+        let ty = self.graph.node(id).ty.clone();
+        let mut value = id;
+        for (op, bound) in [(BinaryOp::Min, most), (BinaryOp::Max, -most)] {
+            let scalar = TensorType::scalar(DType::F32);
+            let bound = self.graph.add(Op::Constant(Scalar::f32(bound)), scalar, &[]);
+            value = self.graph.add(Op::Binary(op), ty.clone(), &[value, bound]);
+        }
+        value
     }
 
     /// Changes a node that reads narrow ones.
@@ -159,6 +216,10 @@ impl Narrowing<'_> {
                 let ty = TensorType::new(self.dtype, self.graph.shape(id));
                 let own = self.graph.add(Op::Reshape, ty, &[own]);
                 self.narrow.insert(id, own);
+            }
+            Op::Cast if self.graph.dtype(id) == self.dtype => {
+                // It has the type already.
+                return self.graph.set(id, Op::Reshape, &[self.narrow[operands[0]]]);
             }
             Op::Contraction(op) => {
                 inside = operands.len() - usize::from(op.default);
@@ -239,26 +300,25 @@ graph f(%0) -> (Y = %8)
 %6 = contract sum [a, b] (a: 0..2, b: 0..2, u: 0..5) { v0 = %5[a, b, u]; yield v0 } : f32[2, 2]  # S
 %7 = reshape %6 : f32[2, 2, 1]
 %8 = div %5 %7 : f32[2, 2, 5]
-"), @"
-        graph f(%0) -> (Y = %15)
-        %0 = input X : f32[4, 6]
-        %1 = weight W : f16[6, 5]
-        %2 = tanh %0 : f32[4, 6]
-        %3 = cast %2 : f16[4, 6]
-        %4 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..6) { v0 = %3[n, k]; v1 = cast v0 : f32; v2 = %1[k, u]; v3 = cast v2 : f32; v4 = mul v1 v3; yield v4 } : f32[4, 5]  # P
-        %5 = cast %4 : f16[4, 5]  # P
-        %6 = reshape %5 : f16[2, 2, 5]
-        %7 = cast %5 : f32[4, 5]
-        %8 = reshape %7 : f32[2, 2, 5]
-        %9 = cast %6 : f32[2, 2, 5]
-        %10 = exp %9 : f32[2, 2, 5]
-        %11 = cast %10 : f16[2, 2, 5]
-        %12 = contract sum [a, b] (a: 0..2, b: 0..2, u: 0..5) { v0 = %11[a, b, u]; v1 = cast v0 : f32; yield v1 } : f32[2, 2]  # S
-        %13 = reshape %12 : f32[2, 2, 1]
-        %14 = cast %11 : f32[2, 2, 5]
-        %15 = div %14 %13 : f32[2, 2, 5]
-        W is f32[6, 5]
-        ");
+"), @"");
+    }
+
+    #[test]
+    fn squares_integers_and_random_numbers_stay() {
+        insta::assert_snapshot!(stored("\
+graph f(%0, %1, %2) -> (Norm = %6, Y = %10)
+%0 = input X : f32[4, 6]
+%1 = input I : i32[4, 6]
+%2 = input State : u32[3, 2048]
+%3 = tanh %0 : f32[4, 6]
+%4 = mul %3 %3 : f32[4, 6]
+%5 = contract sum [n] (n: 0..4, k: 0..6) { v0 = %4[n, k]; yield v0 } : f32[4]
+%6 = sqrt %5 : f32[4]
+%7 = cast %1 : f32[4, 6]
+%8 = prng_value %2 : f32[4, 6]
+%9 = sub %7 %8 : f32[4, 6]
+%10 = contract sum [n] (n: 0..4, k: 0..6) { v0 = %9[n, k]; v1 = %3[n, k]; v2 = mul v0 v1; yield v2 } : f32[4]
+"), @"");
     }
 
     #[test]
@@ -281,27 +341,6 @@ graph f(%0) -> (Last = %6, All = %7)
 } : f32[2, 3]
 %6 = result 0 %5 : f32[2, 3]
 %7 = result 1 %5 : f32[5, 2, 3]
-"), @"
-        graph f(%0) -> (Last = %7, All = %8)
-        %0 = input X : f32[5, 2, 3]
-        %1 = weight U : f16[3, 3]
-        %2 = weight Bias : f32[3]
-        %3 = neg %0 : f32[5, 2, 3]
-        %4 = cast %3 : f16[5, 2, 3]
-        %5 = contract assign [n, u] (n: 0..2, u: 0..3) { v0 = %4[0, n, u]; v1 = cast v0 : f32; yield v1 } : f32[2, 3]
-        %6 = scan 5 sequences (%4 along 0) carries (%5) captures (%1, %2) yields (along 0) {
-            graph step(%0, %1, %2, %3) -> (H = %6, All = %6)
-            %0 = input x : f16[2, 3]
-            %1 = input h : f32[2, 3]
-            %2 = input u : f16[3, 3]
-            %3 = input b : f32[3]
-            %4 = contract sum [n, u] (n: 0..2, u: 0..3, k: 0..3) { v0 = %1[n, k]; v1 = %2[k, u]; v2 = cast v1 : f32; v3 = mul v0 v2; yield v3 } : f32[2, 3]
-            %5 = cast %0 : f32[2, 3]
-            %6 = add %4 %5 : f32[2, 3]
-        } : f32[2, 3]
-        %7 = result 0 %6 : f32[2, 3]
-        %8 = result 1 %6 : f32[5, 2, 3]
-        U is f32[3, 3]
-        ");
+"), @"");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::dtype::DType;
 use crate::profile::Execution;
 
 use super::flow::{BoundWork, Flow};
@@ -86,7 +87,9 @@ impl Plan {
                 let elements: Option<usize> =
                     parts.iter().map(|part| part.ty.checked_elements()).sum();
                 let is_part = |part: &Port| {
-                    part.ty.dtype == ty.dtype || (part.ty.dtype.is_float() && ty.dtype.is_float())
+                    let own = part.ty.dtype;
+                    own == ty.dtype
+                        || (own.is_float() && own.bits() == 16 && ty.dtype == DType::F32)
                 };
                 if elements != ty.checked_elements() || !parts.iter().all(is_part) {
                     return Err(format!("the parts of `{name}` do not make up {ty}"));

@@ -126,8 +126,8 @@ impl Profile {
     /// half as many registers again in large GPUs, and 16 subgroups of 32 for each SIMD. Chips and
     /// Cheese, "Microbenchmarking AMD's RDNA 3": 6 MiB of L2 cache, about 5.5 TB/s.
     ///
-    /// It multiplies matrices of 16 rows of f16 at twice the rate of f32. Drivers have subgroups of 64
-    /// unless they are asked for others.
+    /// It multiplies matrices of 16 rows of f16 at twice the rate of f32. Drivers have subgroups of
+    /// 64 unless they are asked for others.
     pub fn amd_rdna3() -> Profile {
         let rates = Rates {
             cores: 96,

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use tile_compiler::bindings::SEED;
 use tile_compiler::dense::Id;
+use tile_compiler::dtype::DType;
 use tile_compiler::emit::Target;
 use tile_compiler::lower::{Layer, Network};
 use tile_compiler::pipeline::Options;
-use tile_compiler::plan::{Content, Plan};
+use tile_compiler::plan::{Content, Plan, Port};
 use tile_compiler::profile::{Processor, Profile};
 use tile_compiler::tensor::{Tensor, TensorType};
 
@@ -24,6 +25,7 @@ use crate::listing::{PlanFor, listing};
 use crate::program::sizes_by_name;
 use crate::scores::Scores;
 use crate::session::Session;
+use crate::storage::rounded;
 
 /// A target of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub struct PackBuilder {
     /// The plans and kernels, by their names in the pack.
     pub(super) parts: BTreeMap<String, Tensor>,
     weights: BTreeMap<String, Tensor>,
+    /// The type in which all plans have each weight, or the program's type.
+    stored: BTreeMap<String, DType>,
     /// The different constants of all plans.
     constants: Vec<Tensor>,
 }
@@ -104,6 +108,7 @@ impl PackBuilder {
             },
             parts: BTreeMap::new(),
             weights: BTreeMap::new(),
+            stored: BTreeMap::new(),
             constants: Vec::new(),
         }
     }
@@ -171,6 +176,7 @@ impl PackBuilder {
 
     fn add_plan(&mut self, request: &Request, plan: Plan) -> Result<(), Error> {
         let number = self.index.plans.len();
+        self.note_storage(&plan);
         let Ports { mut inputs, weights, outputs } = Ports::of(&plan);
         inputs.retain(|(name, _)| name != SEED);
         let types = inputs.iter().map(|(name, ty)| (name.as_str(), ty));
@@ -233,6 +239,27 @@ impl PackBuilder {
         Ok(())
     }
 
+    /// Notes the types in which the plan has the weights.
+    fn note_storage(&mut self, plan: &Plan) {
+        for parts in Port::tensors(&plan.weights) {
+            let ((path, ty), own) = (parts[0].tensor(), parts[0].ty.dtype);
+            let stored = self.stored.entry(path.to_owned()).or_insert(own);
+            if *stored != own {
+                *stored = ty.dtype;
+            }
+        }
+    }
+
+    /// Returns a weight in the type that the pack has.
+    fn stored<'a>(&self, path: &str, weight: &'a Tensor) -> Option<Cow<'a, Tensor>> {
+        let dtype = self.stored.get(path).copied().unwrap_or(weight.dtype());
+        if dtype == weight.dtype() {
+            return Some(Cow::Borrowed(weight));
+        }
+        let bytes = rounded(weight, dtype)?.into_owned();
+        Tensor::from_bytes(TensorType::new(dtype, weight.shape()), bytes).map(Cow::Owned)
+    }
+
     pub(super) fn part(&mut self, name: String, bytes: Vec<u8>) {
         let ty = TensorType::new(tile_compiler::dtype::DType::U8, [bytes.len()]);
         self.parts.extend(Tensor::from_bytes(ty, bytes).map(|tensor| (name, tensor)));
@@ -277,7 +304,13 @@ impl PackBuilder {
         if self.index.plans.is_empty() {
             return Err(Error::Pack { what: "a pack without plans cannot run".into() });
         }
-        let weights = self.weights.iter().map(|(path, weight)| (weight_name(path), weight));
+        let no_memory = || Error::internal("a weight cannot be converted");
+        let mut weights = Vec::with_capacity(self.weights.len());
+        for (path, weight) in &self.weights {
+            let stored = self.stored(path, weight).ok_or_else(no_memory)?;
+            weights.push((weight_name(path), stored));
+        }
+        let weights = weights.iter().map(|(name, weight)| (name.clone(), &**weight));
         let parts = self.parts.iter().map(|(name, part)| (Cow::from(name), part));
         let constants = self.constants.iter().enumerate();
         let constants =

@@ -21,7 +21,9 @@ use crate::error::Error;
 use crate::files::{open_file, read_file};
 use crate::model::{Declared, Foreign, Model};
 use crate::session::Session;
+use crate::storage::to_storage;
 use crate::store::Store;
+use crate::value::View;
 
 impl Model {
     /// Reads a pack. The inputs, outputs and weights of its sessions have the names of the program
@@ -250,9 +252,14 @@ impl Foreign for Pack {
         let missing: Vec<String> =
             session.missing_weights().map(|(path, _)| path.to_owned()).collect();
         for path in missing {
-            if let Some(weight) = self.container.view(&weight_name(&path)) {
-                session.set(&path, &weight)?;
-            }
+            let Some(weight) = self.container.view(&weight_name(&path)) else { continue };
+            let wanted = session.weights().find(|(known, _)| *known == path);
+            let dtype = wanted.map_or(weight.ty().dtype, |(_, ty)| ty.dtype);
+            // Weights that every plan stores in a narrower type are in that type.
+            let ty = TensorType { dtype, ..weight.ty().clone() };
+            let bytes = to_storage(&weight, dtype);
+            let bytes = &bytes.ok_or_else(|| Error::unstorable(weight.ty(), dtype))?;
+            session.set(&path, &View { ty: &ty, bytes })?;
         }
         Ok(session)
     }

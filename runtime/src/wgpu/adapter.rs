@@ -154,6 +154,9 @@ pub fn check_adapter(adapter: &Adapter, device: &Device) -> Result<(), Error> {
     Ok(())
 }
 
+/// The PCI vendor number of AMD.
+const AMD: u32 = 0x1002;
+
 /// Returns the matrix units that kernels support: square, with f32 accumulators, on GPUs whose
 /// pipelines have one subgroup size.
 fn units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<MatrixUnit> {
@@ -162,11 +165,10 @@ fn units(info: &AdapterInfo, all: &[CooperativeMatrixProperties]) -> Vec<MatrixU
         // for the GPUs of AMD and Intel in Macs.
         Backend::Metal if info.name.starts_with("Apple") => 32,
         Backend::Metal => return Vec::new(),
-        // Without flags that wgpu does not set, a pipeline has the device's own size, which wgpu does
-        // not report. It is the largest for AMD's drivers, which also have another. A small product
-        // confirms it.
-        Backend::Vulkan => info.subgroup_max_size,
         _ if info.subgroup_min_size == info.subgroup_max_size => info.subgroup_min_size,
+        // Without flags that wgpu does not set, a pipeline has the device's own size, which wgpu
+        // does not report. It is the larger of two with AMD's drivers; a small product confirms it.
+        Backend::Vulkan if info.vendor == AMD => info.subgroup_max_size,
         _ => return Vec::new(),
     };
     let unit = |of: &CooperativeMatrixProperties| {
@@ -238,7 +240,6 @@ fn rates(device_type: DeviceType, family: Option<(Profile, DeviceType)>) -> Rate
 /// Returns the profile of an adapter's family, with the type of the card whose rates it has.
 fn family(info: &AdapterInfo, features: Features) -> Option<(Profile, DeviceType)> {
     /// Numbers of vendors on PCI. Phones have Qualcomm's and Arm's, too.
-    const AMD: u32 = 0x1002;
     const NVIDIA: u32 = 0x10de;
     const INTEL: u32 = 0x8086;
     const QUALCOMM: u32 = 0x5143;
