@@ -144,10 +144,10 @@ impl<'a, On> SessionBuilder<'a, On> {
     }
 
     /// Stores f32 weights, and what passes between kernels, as f16 or bf16, and widens them when
-    /// they are read. They take half the memory and traffic. Weights and masks beyond the range
-    /// of the type become its greatest, and other values infinite. Sums, inputs, outputs, vectors, statistics and what loops carry stay
-    /// f32, and all tensors do on a device without the type: only the cpu device has bf16. Training
-    /// is not affected.
+    /// they are read. They take half the memory and traffic. Weights and masks beyond the range of
+    /// the type become its greatest, and other values infinite. Sums, inputs, outputs, vectors,
+    /// statistics and what loops carry stay f32, and all tensors do on a device without the type:
+    /// only the cpu device has bf16. Training is not affected.
     pub fn storage(mut self, dtype: DType) -> Self {
         self.request.precision.storage = Some(dtype);
         self

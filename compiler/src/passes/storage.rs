@@ -300,7 +300,33 @@ graph f(%0) -> (Y = %8)
 %6 = contract sum [a, b] (a: 0..2, b: 0..2, u: 0..5) { v0 = %5[a, b, u]; yield v0 } : f32[2, 2]  # S
 %7 = reshape %6 : f32[2, 2, 1]
 %8 = div %5 %7 : f32[2, 2, 5]
-"), @"");
+"), @"
+        graph f(%0) -> (Y = %22)
+        %0 = input X : f32[4, 6]
+        %1 = weight W : f16[6, 5]
+        %2 = tanh %0 : f32[4, 6]
+        %3 = constant 65504.0 : f32[]
+        %4 = min %2 %3 : f32[4, 6]
+        %5 = constant -65504.0 : f32[]
+        %6 = max %4 %5 : f32[4, 6]
+        %7 = cast %6 : f16[4, 6]
+        %8 = reshape %7 : f16[4, 6]
+        %9 = contract sum [n, u] (n: 0..4, u: 0..5, k: 0..6) { v0 = %8[n, k]; v1 = cast v0 : f32; v2 = %1[k, u]; v3 = cast v2 : f32; v4 = mul v1 v3; yield v4 } : f32[4, 5]  # P
+        %10 = cast %9 : f16[4, 5]  # P
+        %11 = reshape %10 : f16[4, 5]
+        %12 = reshape %11 : f16[2, 2, 5]
+        %13 = cast %11 : f32[4, 5]
+        %14 = reshape %13 : f32[2, 2, 5]
+        %15 = cast %12 : f32[2, 2, 5]
+        %16 = exp %15 : f32[2, 2, 5]
+        %17 = cast %16 : f16[2, 2, 5]
+        %18 = reshape %17 : f16[2, 2, 5]
+        %19 = contract sum [a, b] (a: 0..2, b: 0..2, u: 0..5) { v0 = %18[a, b, u]; v1 = cast v0 : f32; yield v1 } : f32[2, 2]  # S
+        %20 = reshape %19 : f32[2, 2, 1]
+        %21 = cast %18 : f32[2, 2, 5]
+        %22 = div %21 %20 : f32[2, 2, 5]
+        W is f32[6, 5]
+        ");
     }
 
     #[test]
@@ -318,7 +344,27 @@ graph f(%0, %1, %2) -> (Norm = %6, Y = %10)
 %8 = prng_value %2 : f32[4, 6]
 %9 = sub %7 %8 : f32[4, 6]
 %10 = contract sum [n] (n: 0..4, k: 0..6) { v0 = %9[n, k]; v1 = %3[n, k]; v2 = mul v0 v1; yield v2 } : f32[4]
-"), @"");
+"), @"
+        graph f(%0, %1, %2) -> (Norm = %17, Y = %13)
+        %0 = input X : f32[4, 6]
+        %1 = input I : i32[4, 6]
+        %2 = input State : u32[3, 2048]
+        %3 = tanh %0 : f32[4, 6]
+        %4 = cast %1 : f32[4, 6]
+        %5 = prng_value %2 : f32[4, 6]
+        %6 = sub %4 %5 : f32[4, 6]
+        %7 = constant 65504.0 : f32[]
+        %8 = min %3 %7 : f32[4, 6]
+        %9 = constant -65504.0 : f32[]
+        %10 = max %8 %9 : f32[4, 6]
+        %11 = cast %10 : f16[4, 6]
+        %12 = reshape %11 : f16[4, 6]
+        %13 = contract sum [n] (n: 0..4, k: 0..6) { v0 = %6[n, k]; v1 = %12[n, k]; v2 = cast v1 : f32; v3 = mul v0 v2; yield v3 } : f32[4]
+        %14 = cast %12 : f32[4, 6]
+        %15 = mul %14 %14 : f32[4, 6]
+        %16 = contract sum [n] (n: 0..4, k: 0..6) { v0 = %15[n, k]; yield v0 } : f32[4]
+        %17 = sqrt %16 : f32[4]
+        ");
     }
 
     #[test]
@@ -341,6 +387,32 @@ graph f(%0) -> (Last = %6, All = %7)
 } : f32[2, 3]
 %6 = result 0 %5 : f32[2, 3]
 %7 = result 1 %5 : f32[5, 2, 3]
-"), @"");
+"), @"
+        graph f(%0) -> (Last = %12, All = %13)
+        %0 = input X : f32[5, 2, 3]
+        %1 = weight U : f16[3, 3]
+        %2 = weight Bias : f32[3]
+        %3 = neg %0 : f32[5, 2, 3]
+        %4 = constant 65504.0 : f32[]
+        %5 = min %3 %4 : f32[5, 2, 3]
+        %6 = constant -65504.0 : f32[]
+        %7 = max %5 %6 : f32[5, 2, 3]
+        %8 = cast %7 : f16[5, 2, 3]
+        %9 = reshape %8 : f16[5, 2, 3]
+        %10 = contract assign [n, u] (n: 0..2, u: 0..3) { v0 = %9[0, n, u]; v1 = cast v0 : f32; yield v1 } : f32[2, 3]
+        %11 = scan 5 sequences (%9 along 0) carries (%10) captures (%1, %2) yields (along 0) {
+            graph step(%0, %1, %2, %3) -> (H = %6, All = %6)
+            %0 = input x : f16[2, 3]
+            %1 = input h : f32[2, 3]
+            %2 = input u : f16[3, 3]
+            %3 = input b : f32[3]
+            %4 = contract sum [n, u] (n: 0..2, u: 0..3, k: 0..3) { v0 = %1[n, k]; v1 = %2[k, u]; v2 = cast v1 : f32; v3 = mul v0 v2; yield v3 } : f32[2, 3]
+            %5 = cast %0 : f32[2, 3]
+            %6 = add %4 %5 : f32[2, 3]
+        } : f32[2, 3]
+        %12 = result 0 %11 : f32[2, 3]
+        %13 = result 1 %11 : f32[5, 2, 3]
+        U is f32[3, 3]
+        ");
     }
 }
