@@ -15,7 +15,7 @@ pub struct ScaledDots<'a> {
     pub numbers: &'a Reader,
     /// The integers, consecutive along a row.
     pub integers: &'a Reader,
-    /// Whether they are i8, not u8.
+    /// True if they are i8, false if u8.
     pub is_signed: bool,
     /// The scale of each block.
     pub scale: &'a Reader,

@@ -23,7 +23,7 @@ pub struct Reader {
     /// Whether an operand that an output overwrites may be read in place: its last reader runs
     /// before the output is stored.
     pub in_place: bool,
-    /// Whether an operand of i64 is loaded as i32, saturated to [`LIMIT`](super::LIMIT).
+    /// True if an operand of i64 is loaded as i32, saturated to [`LIMIT`](super::LIMIT).
     pub saturates: bool,
 }
 

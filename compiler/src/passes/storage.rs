@@ -9,7 +9,7 @@
 //! ```text
 //! %1 = weight W : f32[3, 5]
 //! %2 = tanh %0 : f32[4, 3]
-//! %3 = contract sum [n, u] (…) { v0 = %2[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[4, 5]
+//! %3 = contract sum [n, u] (…) { v0 = %2[n, k]; v1 = %1[k, u]; v2 = mul v0 v1; … } : f32[4, 5]
 //! ```
 //!
 //! becomes
@@ -18,7 +18,7 @@
 //! %1 = weight W : f16[3, 5]
 //! %2 = tanh %0 : f32[4, 3]
 //! %4 = cast %2 : f16[4, 3]
-//! %3 = contract sum [n, u] (…) { v0 = %4[n, k]; v1 = cast v0 : f32; v2 = %1[k, u]; … } : f32[4, 5]
+//! %3 = contract sum [n, u] (…) { v0 = %4[n, k]; v1 = cast v0 : f32; … } : f32[4, 5]
 //! ```
 //!
 //! A weight, and what is computed without sums, becomes the greatest value of the type if it is
@@ -33,6 +33,8 @@
 //! - what is computed from all these and from vectors alone;
 //! - weights that a run changes, and what a scan carries and stacks.
 
+use half::{bf16, f16};
+
 use crate::dtype::{DType, Scalar};
 use crate::graph::scan::Parts;
 use crate::graph::{Aggregation, Graph, Node, NodeId, NodeMap, NodeSet, Op};
@@ -41,10 +43,6 @@ use crate::tensor::TensorType;
 
 use super::Wholes;
 use super::narrow::{sums_products_of_f32, widened};
-
-/// The greatest numbers of the 16-bit floats.
-const MOST_F16: f32 = 65504.0;
-const MOST_BF16: f32 = 3.389_531_4e38;
 
 /// Returns an equal graph, but for rounding, in which the f32 tensors in `stored` have type
 /// `dtype`; and the weights among them, whose callers see f32.
@@ -117,7 +115,10 @@ fn precise(graph: &Graph) -> NodeSet {
 fn of_sums(graph: &Graph) -> NodeSet {
     let mut found = NodeSet::new();
     for id in graph.topological() {
-        let is_aggregate = matches!(&graph.node(id).op, Op::Contraction(op) if op.aggregation != Aggregation::Assign);
+        let is_aggregate = match &graph.node(id).op {
+            Op::Contraction(op) => op.aggregation != Aggregation::Assign,
+            _ => false,
+        };
         if is_aggregate || graph.operands(id).iter().any(|operand| found.contains(*operand)) {
             found.insert(id);
         }
@@ -170,12 +171,11 @@ impl Narrowing<'_> {
                 false => {
                     let is_sum = self.of_sums.contains(id);
                     let value = if is_sum { id } else { self.within_range(id) };
-                    let own = self.graph.add(Op::Cast, ty, &[value]);
+                    let own = self.graph.add(Op::Cast, ty.clone(), &[value]);
                     let Node { name, origin, span, .. } = self.graph.node(id).clone();
                     let node = self.graph.node_mut(own);
                     (node.name, node.origin, node.span) = (name, origin, span);
                     // Fusion stores what a reshape reads.
-                    let ty = self.graph.node(own).ty.clone();
                     self.graph.add(Op::Reshape, ty, &[own])
                 }
             };
@@ -186,7 +186,10 @@ impl Narrowing<'_> {
     /// Returns a node with the greatest values of the narrow type instead of those that it lacks.
     /// NaNs stay.
     fn within_range(&mut self, id: NodeId) -> NodeId {
-        let most = if self.dtype == DType::F16 { MOST_F16 } else { MOST_BF16 };
+        let most = match self.dtype {
+            DType::F16 => f16::MAX.to_f32(),
+            _ => bf16::MAX.to_f32(),
+        };
         let ty = self.graph.node(id).ty.clone();
         let mut value = id;
         for (op, bound) in [(BinaryOp::Min, most), (BinaryOp::Max, -most)] {

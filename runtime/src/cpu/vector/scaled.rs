@@ -25,7 +25,7 @@ pub type OfBlocks<'a> = (&'a [f32], usize);
 pub struct Row<'a> {
     pub numbers: &'a [f32],
     pub integers: &'a [u8],
-    /// Whether the integers are i8, not u8.
+    /// True if the integers are i8, false if u8.
     pub is_signed: bool,
     /// The elements of a block.
     pub block: usize,
