@@ -405,6 +405,7 @@ def main():
     arguments.add_argument("--tilec", default=HERE.parent / "target/release/tilec")
     arguments.add_argument("--family", action="store_true", help="compile for the family of each card, too")
     arguments.add_argument("--storage", metavar="TYPE", help="store tensors as f16, without the steps of training")
+    arguments.add_argument("--weights-type", metavar="TYPE", help="store weights as int8, without the steps of training")
     arguments.add_argument("--json", action="store_true", help="a line for each kernel, card and workload")
     arguments.add_argument("--check", action="store_true", help="fail if a kernel spills registers")
     arguments.add_argument("--self-test", action="store_true", help="test the counting")
@@ -425,8 +426,10 @@ def main():
     if given.check:
         return check(folder, given.tilec)
     workloads = [workload for group in groups for workload in WORKLOADS[group]]
-    if given.storage:
-        workloads = [(*workload, "--storage", given.storage) for workload in workloads if "--train" not in workload]
+    narrow = ["--storage", given.storage] if given.storage else []
+    narrow += ["--weights-type", given.weights_type] if given.weights_type else []
+    if narrow:
+        workloads = [(*workload, *narrow) for workload in workloads if "--train" not in workload]
 
     def measured(targets):
         return [(workload[0], measure(workload, targets, folder, given.tilec)) for workload in workloads]

@@ -266,18 +266,31 @@ pub struct Precision {
     /// and compute in f32. Inputs, outputs, vectors and statistics stay f32
     #[arg(long, value_name = "TYPE", value_parser = narrow_float)]
     pub storage: Option<DType>,
+    /// Keep weights of matrix products and convolutions in memory as int8, with an f32 scale for
+    /// each column or channel, and compute in f32
+    #[arg(long, value_name = "TYPE", value_parser = int8, conflicts_with = "factors")]
+    pub weights_type: Option<DType>,
 }
 
 impl Precision {
     /// Returns whether there is a narrower type.
     pub fn is_narrow(self) -> bool {
-        self.factors.or(self.storage).is_some()
+        self.factors.or(self.storage).or(self.weights_type).is_some()
     }
 
     /// Sets the types of a session.
     pub fn apply<'a, On>(self, builder: SessionBuilder<'a, On>) -> SessionBuilder<'a, On> {
         let builder = self.factors.into_iter().fold(builder, SessionBuilder::factors);
-        self.storage.into_iter().fold(builder, SessionBuilder::storage)
+        let builder = self.storage.into_iter().fold(builder, SessionBuilder::storage);
+        builder.quantize_weights(self.weights_type.is_some())
+    }
+}
+
+/// Parses `int8`, or `i8` as Tile calls it.
+fn int8(text: &str) -> Result<DType, String> {
+    match text {
+        "int8" | "i8" => Ok(DType::I8),
+        _ => Err(format!("expected int8, and found `{text}`")),
     }
 }
 

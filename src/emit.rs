@@ -44,7 +44,7 @@ pub struct Emit {
     target: Scheduled,
     /// Show a training step of the `train` block: forward, backward, update. `--shape Y=i32:64`
     /// gives the target of the output Y
-    #[arg(long, conflicts_with_all = ["factors", "storage"])]
+    #[arg(long, conflicts_with_all = ["factors", "storage", "weights_type"])]
     train: bool,
 }
 
@@ -157,8 +157,12 @@ fn compile(
             (device.profile(), device.tuned())
         }
     };
-    let storage = precision.storage;
-    let options = Options { updates: arguments.train, tuned, storage };
+    let options = Options {
+        updates: arguments.train,
+        tuned,
+        storage: precision.storage,
+        quantize_weights: precision.weights_type.is_some(),
+    };
     if source.model.is_onnx() {
         let graph = onnx_graph(arguments, inputs, source)?;
         return planned(graph, precision.factors, &profile, &options, source);

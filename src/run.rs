@@ -38,7 +38,8 @@ pub struct Run {
     inputs: Inputs,
     #[command(flatten)]
     precision: Precision,
-    /// Run again in f32, and show how far the outputs of `--factors` or `--storage` are from those
+    /// Run again in f32, and show how far the outputs of `--factors`, `--storage` or
+    /// `--weights-type` are from those
     #[arg(long, requires = "narrow")]
     compare: bool,
     #[command(flatten)]

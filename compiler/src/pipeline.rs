@@ -8,8 +8,8 @@ use crate::fusion::{Groups, attend, finish_rows, fuse, merge};
 use crate::graph::Graph;
 use crate::nest::Nest;
 use crate::passes::{
-    Wholes, bytes, dead, exchange, fold, hoist, integers, join, layout, partition, quantized, rank,
-    running, separate, settle, share, store_as, stretch, widen,
+    Wholes, bytes, dead, exchange, fold, hoist, integers, join, layout, partition,
+    quantize_weights, quantized, rank, running, separate, settle, share, store_as, stretch, widen,
 };
 use crate::plan::{
     Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
@@ -72,11 +72,19 @@ pub struct Options {
     /// The float type in which the weights, and what passes between kernels, are stored instead of
     /// f32, if the device has it. See `passes/storage.rs`.
     pub storage: Option<DType>,
+    /// True if weights of products are stored as 8-bit integers with scales. See
+    /// `passes/weights.rs`.
+    pub quantize_weights: bool,
 }
 
 /// Returns the plan with options; see [`plan`].
 pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<Plan, PlanError> {
     let mut graph = graph.clone();
+    let mut wholes = Wholes::default();
+    if options.quantize_weights {
+        wholes = quantize_weights(&mut graph);
+        stage("quantize_weights", &graph, |graph| graph.verify());
+    }
     match profile.execution {
         Execution::Shader => rewrite(&mut graph, &FOR_SHADERS),
         Execution::Native => {
@@ -86,7 +94,7 @@ pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<
             rewrite(&mut graph, &FOR_CPUS);
         }
     }
-    let plan = planned(&graph, profile, options, &Wholes::default());
+    let plan = planned(&graph, profile, options, &wholes);
     // Passes leave out what the budget does not allow.
     match (graph.budget.check(), plan) {
         (Ok(()), plan) | (Err(_), plan @ Err(PlanError::Exceeded { .. })) => plan,
@@ -121,7 +129,7 @@ fn planned(
     let groups = stage("merge", merge(groups, profile), Groups::verify);
     let groups = stage("finish_rows", finish_rows(groups, profile, &time), Groups::verify);
     if let Some(dtype) = options.storage.filter(|&dtype| profile.storage(dtype) == Some(dtype)) {
-        let (mut graph, wholes) = store_as(graph, &groups.stored(), dtype);
+        let (mut graph, wholes) = store_as(graph, &groups.stored(), dtype, wholes);
         stage("store_as", &graph, |graph| graph.verify());
         rewrite(&mut graph, &[("share", share), ("settle", settle), ("dead", dead)]);
         let options = Options { storage: None, ..options.clone() };

@@ -316,4 +316,14 @@ impl Profile {
             DType::F64 => None,
         }
     }
+
+    /// Returns the type in which the device stores elements of `dtype` that no kernel writes, as
+    /// [`Profile::storage`] does. Shaders read 8-bit integers in words of four; two invocations
+    /// that write to one word would overwrite each other's elements.
+    pub fn storage_of_constants(&self, dtype: DType) -> Option<DType> {
+        match dtype {
+            DType::I8 | DType::U8 => Some(dtype),
+            _ => self.storage(dtype),
+        }
+    }
 }

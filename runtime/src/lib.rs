@@ -21,7 +21,8 @@
 //! - `files`: reading within bounds, and writing whole files.
 //! - `error`: errors.
 //! - `value`: memory of an app that sessions read and write. `background`: work on other threads.
-//! - `host`, `store`, `storage`, `memory`: the memory of programs, and weights that they share.
+//! - `host`, `store`, `storage`, `scaled`, `memory`: the memory of programs, and weights that they
+//!   share.
 //! - `pending`: results that may wait. `backend`: what a device does. `cpu`, `check`, `wgpu` and
 //!   `backends`: the devices.
 //! - `device`, `model`, `builder`, `session`, `trace`, `onnx`, `scores`, `pack`: what an app sees.
@@ -76,6 +77,7 @@ mod prng;
 mod program;
 #[cfg(any(feature = "pack", feature = "weights"))]
 mod safetensors_types;
+mod scaled;
 #[cfg(any(feature = "pack", feature = "train"))]
 mod scores;
 mod session;

@@ -1,14 +1,16 @@
 //! [`InParts`]: a program that has some tensors of its caller in another form: in parts, if they
-//! are too large for the device's buffers, or in a narrower type.
+//! are too large for the device's buffers, or in a narrower type, or in 8-bit integers with scales.
 
 use std::any::Any;
 use std::ops::Range;
 
+use tile_compiler::dtype::DType;
 use tile_compiler::plan::{Plan, Port};
 use tile_compiler::tensor::{Tensor, TensorType, with_room};
 
 use crate::backend::{Executable, Pending, Ports, Transfer, Watched, block_on, fill_all};
 use crate::error::Error;
+use crate::scaled::{quantized, widened};
 use crate::storage::{rounded, to_storage};
 use crate::store::Store;
 use crate::trace::Trace;
@@ -111,18 +113,25 @@ fn port_type(executable: &dyn Executable, number: usize) -> Option<&TensorType> 
     executable.plan()?.given().nth(number).map(|port| &port.ty)
 }
 
-/// Returns a tensor from its parts, which it has one after the other.
-pub fn join(parts: Vec<Tensor>, ty: &TensorType) -> Result<Tensor, Error> {
+/// Returns a tensor from its parts, which it has one after the other, with its scales if it has
+/// any.
+pub fn join(mut parts: Vec<Tensor>, ty: &TensorType) -> Result<Tensor, Error> {
     if let [part] = &parts[..]
         && part.ty() == ty
     {
         return Ok(part.clone());
     }
     let no_memory = || Error::OutOfMemory { device: "cpu".into(), what: ty.to_string() };
-    let size = ty.checked_bytes().ok_or_else(no_memory)?;
+    let is_quantized = ty.dtype == DType::F32 && parts[0].dtype() == DType::I8;
+    let scales = if is_quantized { parts.pop() } else { None };
+    let own = if is_quantized { DType::I8 } else { ty.dtype };
+    let size = TensorType { dtype: own, ..ty.clone() }.checked_bytes().ok_or_else(no_memory)?;
     let mut bytes: Vec<u8> = with_room(size).ok_or_else(no_memory)?;
     for part in &parts {
-        bytes.extend(&*to_storage(part, ty.dtype).ok_or_else(no_memory)?);
+        bytes.extend(&*to_storage(part, own).ok_or_else(no_memory)?);
+    }
+    if let Some(scales) = scales {
+        bytes = widened(&bytes, scales.bytes(), &ty.shape, scales.shape()).ok_or_else(no_memory)?;
     }
     let missing = || Error::internal(format!("a part of {ty} is missing"));
     Tensor::from_bytes(ty.clone(), bytes).ok_or_else(missing)
@@ -193,12 +202,20 @@ impl InParts {
         }
         let given = type_of(value);
         let unstorable = || Error::unstorable(&given, given.dtype);
-        let bytes = to_storage(value, given.dtype).ok_or_else(unstorable)?;
+        let mut bytes = to_storage(value, given.dtype).ok_or_else(unstorable)?;
+        let (parts, scales) = Port::values_and_scales(&ports);
+        let mut dtype = given.dtype;
+        if let Some(Port { ty, .. }) = scales {
+            let (values, scales) =
+                quantized(&bytes, &given.shape, &ty.shape).ok_or_else(unstorable)?;
+            self.executable.set(range.end - 1, &View { ty, bytes: &scales }).await?;
+            (dtype, bytes) = (DType::I8, values.into());
+        }
         let mut rest = &bytes[..];
-        for (part, Port { ty, .. }) in range.zip(&ports) {
-            let own_ty = TensorType { dtype: given.dtype, ..ty.clone() };
+        for (part, Port { ty, .. }) in range.zip(parts) {
+            let own_ty = TensorType { dtype, ..ty.clone() };
             let (own, after) =
-                rest.split_at_checked(ty.elements() * given.dtype.size()).ok_or_else(missing)?;
+                rest.split_at_checked(ty.elements() * dtype.size()).ok_or_else(missing)?;
             let own = View { ty: &own_ty, bytes: own };
             let bytes = &rounded(&own, ty.dtype).ok_or_else(unstorable)?;
             self.executable.set(part, &View { ty, bytes }).await?;

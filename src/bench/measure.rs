@@ -80,7 +80,8 @@ pub struct Wanted<'a> {
 fn refuse_inputs_of_training(case: &Case, inputs: &Inputs, wanted: &Wanted) -> Result<(), Failure> {
     let taken = inputs.input.first().map(|(name, _)| format!("input `{name}`"));
     let taken = taken.or((!wanted.weights.is_empty()).then(|| "weights".into()));
-    let taken = taken.or(wanted.precision.is_narrow().then(|| "`--factors` or `--storage`".into()));
+    let narrow = || "`--factors`, `--storage` or `--weights-type`".into();
+    let taken = taken.or(wanted.precision.is_narrow().then(narrow));
     match (&case.training, taken) {
         (Some(_), Some(what)) => Err(Failure::usage(format!(
             "`{}` trains on data of its own, and takes no {what}",
@@ -293,6 +294,7 @@ fn variant(case: &Case, sizes: &Sizes, precision: Precision) -> String {
     parts.extend(sizes.entry.clone());
     parts.extend(precision.factors.map(|dtype| format!("factors {dtype}")));
     parts.extend(precision.storage.map(|dtype| format!("storage {dtype}")));
+    parts.extend(precision.weights_type.map(|dtype| format!("weights {dtype}")));
     parts.extend((!case.remark.is_empty()).then(|| case.remark.to_string()));
     parts.join(", ")
 }

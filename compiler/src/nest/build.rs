@@ -44,6 +44,7 @@ pub fn build(
         derived: builder.derived,
         guards: aggregated.guards,
         operands: builder.operands.iter().map(|(_, tensor)| tensor.clone()).collect(),
+        in_bytes: Vec::new(),
         aggregation: aggregated.aggregation,
         position: aggregated.position,
         rank: aggregated.rank,

@@ -240,6 +240,10 @@ pub struct Nest {
     pub guards: Vec<Affine>,
     /// Types of the tensors read, in binding order.
     pub operands: Vec<TensorType>,
+    /// The operands of 8-bit integers, in order, of which a buffer for shaders has four in a word.
+    /// Others have one in a word.
+    #[cfg_attr(feature = "pack", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub in_bytes: Vec<usize>,
     /// The aggregation over the reduction axes, if there are any.
     pub aggregation: Option<Aggregation>,
     /// For the arg forms: the i32 that identifies a point. Ties go to the point with the least

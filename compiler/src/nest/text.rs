@@ -71,7 +71,8 @@ impl fmt::Display for Nest {
         }
         writeln!(f)?;
         for (number, operand) in self.operands.iter().enumerate() {
-            writeln!(f, "  in{number}: {operand}")?;
+            let in_bytes = if self.in_bytes.contains(&number) { " in bytes" } else { "" };
+            writeln!(f, "  in{number}: {operand}{in_bytes}")?;
         }
         for (number, output) in self.outputs.iter().enumerate() {
             write!(f, "  out{number}")?;

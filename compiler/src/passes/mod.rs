@@ -21,6 +21,7 @@ mod storage;
 mod stretch;
 #[cfg(test)]
 mod testing;
+mod weights;
 mod widen;
 
 pub use bytes::bytes;
@@ -41,4 +42,5 @@ pub use settle::settle;
 pub use share::share;
 pub(crate) use storage::store_as;
 pub use stretch::stretch;
+pub(crate) use weights::quantize_weights;
 pub use widen::widen;

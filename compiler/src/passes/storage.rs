@@ -45,8 +45,13 @@ use super::Wholes;
 use super::narrow::{sums_products_of_f32, widened};
 
 /// Returns an equal graph, but for rounding, in which the f32 tensors in `stored` have type
-/// `dtype`; and the weights among them, whose callers see f32.
-pub(crate) fn store_as(graph: &Graph, stored: &[NodeId], dtype: DType) -> (Graph, Wholes) {
+/// `dtype`; and `wholes` with the weights among them, whose callers see f32.
+pub(crate) fn store_as(
+    graph: &Graph,
+    stored: &[NodeId],
+    dtype: DType,
+    wholes: &Wholes,
+) -> (Graph, Wholes) {
     let precise = precise(graph);
     let is_summand = |id: NodeId| {
         let users = graph.users(id);
@@ -55,11 +60,13 @@ pub(crate) fn store_as(graph: &Graph, stored: &[NodeId], dtype: DType) -> (Graph
     let mut wide: NodeSet = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
     wide.extend(graph.ids().flat_map(|id| carried(graph, id)).map(|id| graph.storage(*id)));
     let mut narrow = NodeSet::new();
-    let mut wholes = Wholes::new();
+    let mut wholes = wholes.clone();
     for &id in stored {
         let node = graph.node(id);
         let is_kept = match &node.op {
-            Op::Weight(path) => graph.outputs.iter().any(|(output, _)| output == path),
+            Op::Weight(path) => {
+                wholes.contains_key(path) || graph.outputs.iter().any(|(output, _)| output == path)
+            }
             Op::Input(_) | Op::Elements(_) | Op::Scan(_) | Op::Result { .. } => true,
             _ => precise.contains(id) || is_summand(id),
         };
@@ -274,6 +281,7 @@ mod tests {
     use super::store_as;
     use crate::dtype::DType;
     use crate::graph::{Graph, NodeId, Op};
+    use crate::passes::Wholes;
 
     /// Returns the text of the graph after all its tensors are stored as f16, and the weights with
     /// the types that the caller sees.
@@ -282,7 +290,7 @@ mod tests {
         graph.verify().unwrap();
         let is_view = |id: &NodeId| matches!(graph.node(*id).op, Op::Reshape);
         let all: Vec<NodeId> = graph.ids().filter(|id| !is_view(id)).collect();
-        let (graph, wholes) = store_as(&graph, &all, DType::F16);
+        let (graph, wholes) = store_as(&graph, &all, DType::F16, &Wholes::new());
         graph.verify().unwrap();
         let mut wholes: Vec<String> =
             wholes.into_values().map(|(path, ty)| format!("{path} is {ty}\n")).collect();

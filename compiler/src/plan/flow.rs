@@ -149,8 +149,11 @@ impl Memory<'_> {
         if nest.operands.len() != step.operands.len() || nest.outputs.len() != step.outputs.len() {
             return Err(format!("it has another number of tensors than its nest `{}`", nest.name));
         }
-        for (tensor, &id) in tensors.zip(buffers) {
-            let buffer = &self.flow.buffers[id].ty;
+        for (number, (tensor, &id)) in tensors.zip(buffers).enumerate() {
+            let Buffer { ty: buffer, storage, .. } = &self.flow.buffers[id];
+            if nest.in_bytes.contains(&number) && storage.size() > 1 {
+                return Err(format!("buffer {id} has words, and bytes in the nest"));
+            }
             if (tensor.dtype, tensor.elements()) != (buffer.dtype, buffer.elements()) {
                 return Err(format!("buffer {id} is {buffer}, and {tensor} in the nest"));
             }

@@ -121,7 +121,8 @@ impl Content {
 pub struct Buffer {
     /// The type of the tensor.
     pub ty: TensorType,
-    /// The type that the device stores. See [`Profile::storage`].
+    /// The type that the device stores. See [`Profile::storage`] and
+    /// [`Profile::storage_of_constants`].
     pub storage: DType,
     /// The source and lifetime of the value.
     pub content: Content,
@@ -131,6 +132,11 @@ impl Buffer {
     /// Returns the bytes on the device: those of at least one element.
     pub fn bytes(&self) -> u64 {
         (self.ty.elements().max(1) as u64).saturating_mul(self.storage.size() as u64)
+    }
+
+    /// Returns whether it has several elements in a word where shaders would have one.
+    fn is_in_bytes(&self, profile: &Profile) -> bool {
+        profile.storage(self.ty.dtype) != Some(self.storage)
     }
 }
 
@@ -290,7 +296,7 @@ pub struct Port {
     pub ty: TensorType,
     /// The name and type of the tensor that the caller gives or gets, if the plan has it in a
     /// narrower type, or this is a part of it, as it is too large for a buffer. Its parts follow
-    /// one another, in the order of their elements.
+    /// one another, in the order of their elements. See also [`Port::values_and_scales`].
     #[cfg_attr(feature = "pack", serde(default, skip_serializing_if = "Option::is_none"))]
     pub whole: Option<(String, TensorType)>,
     /// The buffer. Several outputs may share one, and an output may be the buffer of an input or a
@@ -305,6 +311,22 @@ impl Port {
             Some((name, ty)) => (name, ty),
             None => (&self.name, &self.ty),
         }
+    }
+
+    /// Divides the ports of a tensor: those of its elements, and that of its scales if the elements
+    /// are 8-bit integers for f32. Scales have as many axes as the tensor, and one element along
+    /// those on which they do not depend.
+    pub fn values_and_scales(ports: &[Port]) -> (&[Port], Option<&Port>) {
+        match ports {
+            [values @ .., scales] if scales.is_scale_of(values) => (values, Some(scales)),
+            values => (values, None),
+        }
+    }
+
+    fn is_scale_of(&self, values: &[Port]) -> bool {
+        let is_f32 = self.whole.as_ref().is_some_and(|(_, ty)| ty.dtype == DType::F32);
+        let are_integers = values.iter().all(|port| port.ty.dtype == DType::I8);
+        is_f32 && self.ty.dtype == DType::F32 && are_integers && !values.is_empty()
     }
 
     /// Returns the ports of each tensor that the caller gives or gets.

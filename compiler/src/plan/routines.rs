@@ -32,6 +32,7 @@ pub(crate) fn schedules<'g>(
     let (prelude, steps) = (std::mem::take(&mut draft.prelude), std::mem::take(&mut draft.steps));
     let mut routines = Routines {
         profile: draft.profile,
+        buffers: &draft.buffers,
         tuned,
         all: Dense::default(),
         sources: Vec::new(),
@@ -44,12 +45,13 @@ pub(crate) fn schedules<'g>(
         prelude.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
     let steps =
         steps.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
+    let Routines { all: routines, sources, .. } = routines;
     let plan = Plan {
         name: draft.graph.name.clone(),
         profile: draft.profile.clone(),
         buffers: draft.buffers,
         slots: Vec::new(),
-        routines: routines.all,
+        routines,
         prelude,
         steps,
         loops: draft.loops,
@@ -58,7 +60,7 @@ pub(crate) fn schedules<'g>(
         outputs: draft.outputs,
         updates: draft.updates,
     };
-    Ok(Scheduled { plan, sources: routines.sources })
+    Ok(Scheduled { plan, sources })
 }
 
 /// Returns for each buffer whether its value seldom changes from run to run.
@@ -128,6 +130,7 @@ pub(crate) fn kernels(scheduled: Scheduled) -> Result<Plan, PlanError> {
 /// The routines so far.
 struct Routines<'a, 'g> {
     profile: &'g Profile,
+    buffers: &'a Dense<BufferId, Buffer>,
     tuned: &'a Tuned,
     all: Dense<RoutineId, Routine>,
     sources: Vec<Source<'g>>,
@@ -143,7 +146,11 @@ struct Routines<'a, 'g> {
 
 impl<'g> Routines<'_, 'g> {
     fn step(&mut self, step: DraftStep<'g>) -> Result<Step, PlanError> {
-        let DraftStep { values, fused, routine, work, operands, outputs, source } = step;
+        let DraftStep { values, fused, routine, mut work, operands, outputs, source } = step;
+        if let Work::Nest(nest) = &mut work {
+            let is_in_bytes = |&n: &usize| self.buffers[operands[n]].is_in_bytes(self.profile);
+            nest.in_bytes = (0..operands.len()).filter(is_in_bytes).collect();
+        }
         let is_native =
             self.profile.execution == Execution::Native && matches!(work, Work::Nest(_));
         let kept =

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{Buffer, BufferId, Content, Loop, Plan, Port, Routine, Work};
 use crate::dense::Dense;
+use crate::dtype::DType;
 use crate::profile::Rates;
 
 /// Prints the totals, then a line for each step in order. The steps of a loop are indented below a
@@ -36,10 +37,14 @@ impl fmt::Display for Plan {
         if count > 0 {
             let count = Port::tensors(&self.weights).count();
             write!(f, "    weights      {size:>9}  {}", counted(count, "tensor"))?;
-            let is_narrow = |parts: &&[Port]| parts[0].ty.dtype != parts[0].tensor().1.dtype;
-            let mut narrow = Port::tensors(&self.weights).filter(is_narrow).peekable();
-            if let Some(parts) = narrow.peek().copied() {
-                write!(f, ", {} as {}", narrow.count(), parts[0].ty.dtype)?;
+            for dtype in [DType::F16, DType::BF16, DType::I8] {
+                let is_narrow = |parts: &&[Port]| {
+                    parts[0].ty.dtype == dtype && parts[0].tensor().1.dtype != dtype
+                };
+                let narrow = Port::tensors(&self.weights).filter(is_narrow).count();
+                if narrow > 0 {
+                    write!(f, ", {narrow} as {dtype}")?;
+                }
             }
             f.write_str("\n")?;
         }
@@ -60,7 +65,8 @@ impl fmt::Display for Plan {
         writeln!(f, "    outputs      {size:>9}  {}", ports(&self.outputs))?;
         writeln!(f, "    memory       {:>9}  for all of these", bytes(self.memory()))?;
         for ports in [&self.inputs, &self.weights, &self.outputs] {
-            for parts in Port::tensors(ports).filter(|parts| parts.len() > 1) {
+            let parts = Port::tensors(ports).map(|ports| Port::values_and_scales(ports).0);
+            for parts in parts.filter(|parts| parts.len() > 1) {
                 let storage = self.buffers[parts[0].buffer].storage;
                 let most = bytes(self.profile.most_bytes(storage));
                 let (tensor, count) = (tensor(&parts[0]), parts.len());

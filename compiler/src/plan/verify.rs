@@ -84,14 +84,20 @@ impl Plan {
         for ports in [&self.inputs, &self.weights, &self.outputs] {
             for parts in Port::tensors(ports) {
                 let (name, ty) = parts[0].tensor();
+                let (parts, scales) = Port::values_and_scales(parts);
                 let elements: Option<usize> =
                     parts.iter().map(|part| part.ty.checked_elements()).sum();
                 let is_part = |part: &Port| {
                     let own = part.ty.dtype;
-                    own == ty.dtype
-                        || (own.is_float() && own.bits() == 16 && ty.dtype == DType::F32)
+                    let is_narrow = own == DType::I8 || own.is_float() && own.bits() == 16;
+                    own == ty.dtype || is_narrow && ty.dtype == DType::F32
                 };
-                if elements != ty.checked_elements() || !parts.iter().all(is_part) {
+                let is_scaled = scales.is_none_or(|scales| {
+                    let mut axes = scales.ty.shape.iter().zip(&ty.shape);
+                    scales.ty.rank() == ty.rank()
+                        && axes.all(|(&own, &size)| own == 1 || own == size)
+                });
+                if elements != ty.checked_elements() || !parts.iter().all(is_part) || !is_scaled {
                     return Err(format!("the parts of `{name}` do not make up {ty}"));
                 }
             }

@@ -323,7 +323,7 @@ fn streaming(
     let (places, points) = (nest.places() as f64, nest.reduction_points() as f64);
     let coalesced = |load: &Load| match axis.map(|axis| load.offset.coefficient(axis)) {
         Some(0) | None => WORD / width as f64 / 8.0,
-        Some(1 | -1) if load.dynamic.is_empty() => WORD,
+        Some(1 | -1) if load.dynamic.is_empty() => size(nest, load),
         Some(_) => SECTOR,
     };
     let of_body: f64 = nest.body_loads().map(coalesced).sum();
@@ -346,15 +346,20 @@ fn footprint(nest: &Nest) -> f64 {
     let mut read: HashMap<usize, f64> = HashMap::new();
     for load in nest.loads() {
         let all = nest.operands[load.operand].elements() as f64;
+        let elements = match load.dynamic.is_empty() {
+            true => extent(nest, &load.offset).min(all),
+            false => all,
+        };
         let bytes = read.entry(load.operand).or_insert(0.0);
-        *bytes = bytes.max(if load.dynamic.is_empty() {
-            extent(nest, &load.offset).min(all)
-        } else {
-            all
-        });
+        *bytes = bytes.max(elements * size(nest, load));
     }
     let written = (nest.outputs.len() * nest.places()) as f64;
-    WORD * (read.values().sum::<f64>() + written)
+    read.values().sum::<f64>() + WORD * written
+}
+
+/// Returns the bytes of an element that a load reads.
+fn size(nest: &Nest, load: &Load) -> f64 {
+    if nest.in_bytes.contains(&load.operand) { 1.0 } else { WORD }
 }
 
 /// Returns an upper bound of the number of values that an expression takes.

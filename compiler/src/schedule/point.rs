@@ -7,10 +7,13 @@ use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Type};
 use crate::nest::{Leaf, Load, Nest, Output, operands};
 use crate::profile::Profile;
-use crate::scalar::{Inst, Program, UnaryOp, Value};
+use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
 
 use super::address::{Prepared, ranges, term};
 use super::values::{Unsupported, Values};
+
+/// The 8-bit integers in a word.
+const BYTES: u8 = 4;
 
 /// The buffers of a nest's kernel: its operands, then the outputs that are not written over an
 /// operand.
@@ -18,6 +21,8 @@ pub(super) struct Buffers {
     /// Lanes of each operand, then of each output: more than 1 if the kernel accesses it as
     /// vectors.
     pub lanes: Vec<u8>,
+    /// For each operand, whether a buffer's word has four of its elements.
+    in_bytes: Vec<bool>,
     /// Each output's buffer number.
     outputs: Vec<usize>,
 }
@@ -35,8 +40,11 @@ pub(super) fn declare(
         let storage = profile.storage(tensor.dtype);
         let storage = storage
             .ok_or_else(|| Unsupported { what: format!("tensors of type {}", tensor.dtype) })?;
-        let ty = Type::vector(storage, lanes);
-        let length = tensor.elements().max(1).div_ceil(lanes as usize);
+        let (ty, in_element) = match nest.in_bytes.contains(&number) {
+            true => (Type::scalar(DType::U32), BYTES),
+            false => (Type::vector(storage, lanes), lanes),
+        };
+        let length = tensor.elements().max(1).div_ceil(in_element as usize);
         let is_over = || nest.outputs.iter().any(|output| output.over == Some(number));
         match number.checked_sub(nest.operands.len()) {
             None if is_over() => _ = b.update(&format!("in{number}"), ty, length),
@@ -50,7 +58,8 @@ pub(super) fn declare(
     if nest.depends_on_loops() {
         nest.axes[nest.loops()].iter().for_each(|axis| b.step(&axis.name));
     }
-    Ok(Buffers { lanes, outputs })
+    let in_bytes = (0..nest.operands.len()).map(|n| nest.in_bytes.contains(&n)).collect();
+    Ok(Buffers { lanes, in_bytes, outputs })
 }
 
 /// A point of the nest in a kernel under construction, or a vector of a few neighbours.
@@ -406,15 +415,15 @@ impl<'a> Point<'a> {
         for (value, stride) in &load.dynamic {
             element = element + done(*value) * *stride as i32;
         }
-        let read = |element: Expr| {
-            Expr::load(load.operand, element).splat(if lanes == 1 { self.lanes } else { 1 })
-        };
+        let splat = if lanes == 1 { self.lanes } else { 1 };
         if load.when.is_empty() {
-            return Ok(values.loaded(dtype, read(element)));
+            let stored = self.read(b, load, element).splat(splat);
+            return Ok(Values { b, profile: self.profile, lanes: self.lanes }.loaded(dtype, stored));
         }
         let guarded = b.var("guarded", zero);
         b.if_(self.holds(&load.when), |b| {
-            let stored = b.let_("stored", read(element));
+            let stored = self.read(b, load, element).splat(splat);
+            let stored = b.let_("stored", stored);
             let values = Values { b, profile: self.profile, lanes: self.lanes };
             let value = values.loaded(dtype, stored);
             b.assign(&guarded, value);
@@ -433,9 +442,34 @@ impl<'a> Point<'a> {
     ) -> Result<Expr, Unsupported> {
         let lanes = self.buffers.lanes[load.operand];
         let element = counts.clone().select(self.element(&load.offset, lanes), 0);
-        let value = Expr::load(load.operand, element);
+        let value = self.read(b, load, element);
         let value = b.let_("loaded", value.splat(if lanes == 1 { self.lanes } else { 1 }));
         Ok(Values { b, profile: self.profile, lanes: self.lanes }.loaded(dtype, value))
+    }
+
+    /// Returns what an operand has at `element`, a number in units of its lanes.
+    fn read(&self, b: &mut Builder, load: &Load, element: Expr) -> Expr {
+        if !self.buffers.in_bytes[load.operand] {
+            return Expr::load(load.operand, element);
+        }
+        let lanes = self.buffers.lanes[load.operand];
+        let in_word = u32::from(BYTES / lanes);
+        let element = b.let_("element", element);
+        let word = Expr::load(load.operand, element.clone().quotient(in_word));
+        let word = b.let_("word", word).splat(lanes);
+        let first = element.remainder(in_word) * 8 * lanes as i32;
+        let bits = |distance: &dyn Fn(i32) -> Expr| {
+            Expr::vector((0..lanes as i32).map(|lane| distance(8 * lane)).collect())
+        };
+        let values = Values { b, profile: self.profile, lanes };
+        if self.nest.operands[load.operand].dtype == DType::U8 {
+            let low = bits(&|at| first.clone() + at).cast(DType::U32);
+            return word.binary(BinaryOp::ShiftRight, low).and(values.u32(0xff));
+        }
+        // The sign comes from the highest bit.
+        let above = bits(&|at| Expr::from(24 - at) - first.clone());
+        let high = word.bitcast(DType::I32).binary(BinaryOp::ShiftLeft, above);
+        high.binary(BinaryOp::ShiftRight, values.i32(24))
     }
 
     /// Stores the results of an epilogue. `place` is the row-major position in the free axes.

@@ -14,6 +14,9 @@ use crate::check::{self, Unwritten};
 use crate::error::Error;
 use crate::host::RunMemory;
 
+/// Bytes of a word in memory.
+const WORD: usize = 4;
+
 /// The modules of a plan's kernels, by routine.
 pub type Modules = Dense<RoutineId, Module>;
 
@@ -35,6 +38,13 @@ pub fn run(
     let fault = |what: &dyn Display| Error::internal(format!("kernel {}: {what}", kernel.name));
     let bindings = routine.bound(launch.operands, launch.outputs);
     let mut buffers: Vec<Vec<u8>> = bindings.iter().map(|&id| memory.bytes(id).to_vec()).collect();
+    if let Work::Nest(nest) = &routine.work {
+        // The last word of bytes is whole in a GPU's memory.
+        nest.in_bytes.iter().for_each(|&operand| {
+            let length = buffers[operand].len().next_multiple_of(WORD);
+            buffers[operand].resize(length, 0);
+        });
+    }
     let undefined = (launch.operands.len()..buffers.len()).map(|binding| binding as u32).collect();
     buffers.extend(
         kernel

@@ -16,13 +16,14 @@ use tile_compiler::profile::{Processor, Profile};
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::container::write;
-use super::{Index, PackDevice, PackedLayer, PackedPlan, VERSION, weight_name};
+use super::{Index, PackDevice, PackedLayer, PackedPlan, VERSION, scale_name, weight_name};
 use crate::backend::{Ports, plan};
 use crate::builder::{Request, SessionBuilder};
 use crate::error::Error;
 use crate::files::write_whole;
 use crate::listing::{PlanFor, listing};
 use crate::program::sizes_by_name;
+use crate::scaled::quantized;
 use crate::scores::Scores;
 use crate::session::Session;
 use crate::storage::rounded;
@@ -62,6 +63,18 @@ fn families() -> impl Iterator<Item = &'static str> {
     Profile::fixed_names().filter(|name| *name != Profile::cpu().name)
 }
 
+/// A tensor of a pack, and its name.
+type Part<'a> = (Cow<'a, str>, Cow<'a, Tensor>);
+
+/// The form in which a plan has a weight.
+#[derive(Clone, PartialEq)]
+enum Form {
+    /// Elements of this type.
+    Elements(DType),
+    /// 8-bit integers with scales of this shape.
+    Scaled(Vec<usize>),
+}
+
 /// A pack in the making.
 ///
 /// ```
@@ -88,8 +101,8 @@ pub struct PackBuilder {
     /// The plans and kernels, by their names in the pack.
     pub(super) parts: BTreeMap<String, Tensor>,
     weights: BTreeMap<String, Tensor>,
-    /// The type in which all plans have each weight, or the program's type.
-    stored: BTreeMap<String, DType>,
+    /// The form in which all plans have each weight, or that of the program.
+    stored: BTreeMap<String, Form>,
     /// The different constants of all plans.
     constants: Vec<Tensor>,
 }
@@ -242,22 +255,39 @@ impl PackBuilder {
     /// Notes the types in which the plan has the weights.
     fn note_storage(&mut self, plan: &Plan) {
         for parts in Port::tensors(&plan.weights) {
-            let ((path, ty), own) = (parts[0].tensor(), parts[0].ty.dtype);
-            let stored = self.stored.entry(path.to_owned()).or_insert(own);
+            let (path, ty) = parts[0].tensor();
+            let own = match Port::values_and_scales(parts) {
+                (_, Some(scales)) => Form::Scaled(scales.ty.shape.clone()),
+                (values, None) => Form::Elements(values[0].ty.dtype),
+            };
+            let stored = self.stored.entry(path.to_owned()).or_insert_with(|| own.clone());
             if *stored != own {
-                *stored = ty.dtype;
+                *stored = Form::Elements(ty.dtype);
             }
         }
     }
 
-    /// Returns a weight in the type that the pack has.
-    fn stored<'a>(&self, path: &str, weight: &'a Tensor) -> Option<Cow<'a, Tensor>> {
-        let dtype = self.stored.get(path).copied().unwrap_or(weight.dtype());
-        if dtype == weight.dtype() {
-            return Some(Cow::Borrowed(weight));
+    /// Returns a weight in the form that the pack has, by the names of its parts.
+    fn stored<'a>(&self, path: &'a str, weight: &'a Tensor) -> Option<Vec<Part<'a>>> {
+        let tensor = |dtype: DType, shape: &[usize], bytes: Vec<u8>| {
+            Tensor::from_bytes(TensorType::new(dtype, shape), bytes).map(Cow::Owned)
+        };
+        let (name, shape) = (weight_name(path), weight.shape());
+        match self.stored.get(path) {
+            Some(Form::Elements(dtype)) if *dtype != weight.dtype() => {
+                let bytes = rounded(weight, *dtype)?.into_owned();
+                Some(vec![(name, tensor(*dtype, shape, bytes)?)])
+            }
+            Some(Form::Scaled(of_scales)) => {
+                let (values, scales) = quantized(weight.bytes(), shape, of_scales)?;
+                let values = tensor(DType::I8, shape, values)?;
+                Some(vec![
+                    (name, values),
+                    (scale_name(path), tensor(DType::F32, of_scales, scales)?),
+                ])
+            }
+            _ => Some(vec![(name, Cow::Borrowed(weight))]),
         }
-        let bytes = rounded(weight, dtype)?.into_owned();
-        Tensor::from_bytes(TensorType::new(dtype, weight.shape()), bytes).map(Cow::Owned)
     }
 
     pub(super) fn part(&mut self, name: String, bytes: Vec<u8>) {
@@ -308,7 +338,7 @@ impl PackBuilder {
         let mut weights = Vec::with_capacity(self.weights.len());
         for (path, weight) in &self.weights {
             let stored = self.stored(path, weight).ok_or_else(no_memory)?;
-            weights.push((weight_name(path), stored));
+            weights.extend(stored);
         }
         let weights = weights.iter().map(|(name, weight)| (name.clone(), &**weight));
         let parts = self.parts.iter().map(|(name, part)| (Cow::from(name), part));

@@ -211,6 +211,11 @@ impl Pack {
     }
 }
 
+/// Returns the name of a weight's scales in the file, if it is in 8-bit integers.
+fn scale_name(path: &str) -> Cow<'_, str> {
+    format!("/scales/{path}").into()
+}
+
 /// Returns the name of a weight in the file, which differs from the names of other parts and from
 /// that of the metadata.
 fn weight_name(path: &str) -> Cow<'_, str> {

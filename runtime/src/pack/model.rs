@@ -1,5 +1,6 @@
 //! Packs as models: reading one, and building sessions of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +15,13 @@ use tile_compiler::tensor::TensorType;
 use tile_lang::listed;
 
 use super::container::Container;
-use super::{Index, Pack, PackDevice, PackedPlan, weight_name};
+use super::{Index, Pack, PackDevice, PackedPlan, scale_name, weight_name};
 use crate::backend::block_on;
 use crate::builder::{Precision, Request, SessionBuilder};
 use crate::error::Error;
 use crate::files::{open_file, read_file};
 use crate::model::{Declared, Foreign, Model};
+use crate::scaled::widened;
 use crate::session::Session;
 use crate::storage::to_storage;
 use crate::store::Store;
@@ -257,7 +259,13 @@ impl Foreign for Pack {
             let dtype = wanted.map_or(weight.ty().dtype, |(_, ty)| ty.dtype);
             // Weights that every plan stores in a narrower type are in that type.
             let ty = TensorType { dtype, ..weight.ty().clone() };
-            let bytes = to_storage(&weight, dtype);
+            let bytes = match self.container.view(&scale_name(&path)) {
+                Some(scales) => {
+                    widened(weight.bytes, scales.bytes, &weight.ty.shape, &scales.ty.shape)
+                        .map(Cow::Owned)
+                }
+                None => to_storage(&weight, dtype),
+            };
             let bytes = &bytes.ok_or_else(|| Error::unstorable(weight.ty(), dtype))?;
             session.set(&path, &View { ty: &ty, bytes })?;
         }

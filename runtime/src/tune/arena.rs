@@ -240,6 +240,12 @@ fn plan(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Option<Plan> {
     let buffer = |ty: &TensorType, content: Content| {
         Some(Buffer { ty: ty.clone(), storage: profile.storage(ty.dtype)?, content })
     };
+    let operand = |(number, ty): (usize, &TensorType)| {
+        let own = buffer(ty, Content::Weight)?;
+        let is_in_bytes = nest.in_bytes.contains(&number);
+        let storage = if is_in_bytes { ty.dtype } else { own.storage };
+        Some(Buffer { storage, ..own })
+    };
     let port = |prefix: &str, number: usize, ty: &TensorType, buffer: BufferId| Port {
         name: format!("{prefix}{number}"),
         ty: ty.clone(),
@@ -247,7 +253,7 @@ fn plan(nest: &Nest, schedule: &Schedule, profile: &Profile) -> Option<Plan> {
         buffer,
     };
     let mut buffers: Dense<BufferId, Buffer> =
-        nest.operands.iter().map(|ty| buffer(ty, Content::Weight)).collect::<Option<_>>()?;
+        nest.operands.iter().enumerate().map(operand).collect::<Option<_>>()?;
     let operands: Vec<BufferId> = buffers.ids().collect();
     let weights = nest.operands.iter().zip(&operands).enumerate();
     let weights = weights.map(|(number, (ty, &id))| port("in", number, ty, id)).collect();

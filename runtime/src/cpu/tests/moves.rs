@@ -43,6 +43,7 @@ fn pointwise(axes: &[(&str, usize)], operands: Vec<TensorType>, epilogue: Progra
         guards: Vec::new(),
         operands,
         aggregation: None,
+        in_bytes: Vec::new(),
         position: None,
         rank: None,
         body: Program::default(),

@@ -17,6 +17,7 @@ fn elementwise(program: Program<Leaf>, operands: &[&Tensor], result: DType) -> N
         guards: Vec::new(),
         operands: operands.iter().map(|t| t.ty().clone()).collect(),
         aggregation: None,
+        in_bytes: Vec::new(),
         position: None,
         rank: None,
         body: Program::default(),

@@ -213,6 +213,7 @@ fn bare(name: &str, dtype: DType, axes: Vec<Axis>, free: usize) -> Nest {
         guards: Vec::new(),
         operands: Vec::new(),
         aggregation: None,
+        in_bytes: Vec::new(),
         position: None,
         rank: None,
         body: Program::default(),

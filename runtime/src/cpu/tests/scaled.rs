@@ -54,6 +54,7 @@ fn vector_product(sizes: [usize; 3], integers: DType, zero: Zero) -> Nest {
         guards: Vec::new(),
         operands,
         aggregation: Some(Aggregation::Sum),
+        in_bytes: Vec::new(),
         position: None,
         rank: None,
         body,

@@ -135,6 +135,7 @@ impl Convolution {
                 of(self.places()),
             ],
             aggregation: Some(Aggregation::Sum),
+            in_bytes: Vec::new(),
             position: None,
             rank: None,
             body,
