@@ -7,9 +7,9 @@ use tile_lang::listed;
 use tile_runtime::pack::{PackBuilder, PackTarget};
 use tile_runtime::{Device, Error, Target};
 
-use crate::arguments::Precision;
 use crate::inputs::Inputs;
 use crate::placement::bytes;
+use crate::precision::Precision;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing};
 use crate::weights::WeightsOptions;

@@ -18,9 +18,10 @@ use tile_lang::ast::Function;
 use tile_lang::diagnostic::Diagnostic;
 use tile_runtime::{KernelListing, Target};
 
-use crate::arguments::{Precision, assume_sizes};
+use crate::arguments::assume_sizes;
 use crate::devices::open;
 use crate::inputs::Inputs;
+use crate::precision::Precision;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print, write_file};
 

@@ -18,6 +18,7 @@ mod inputs;
 mod interrupt;
 mod json;
 mod placement;
+mod precision;
 mod predict;
 mod preview;
 mod random;
@@ -39,8 +40,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tile_lang::{did_you_mean, listed};
 
-use crate::arguments::Precision;
 use crate::inputs::Inputs;
+use crate::precision::Precision;
 use crate::terminal::{Failure, Terminal};
 
 /// A small, fast tensor compiler: Tile programs to GPU kernels and results.

@@ -13,12 +13,13 @@ use tile_runtime::data::picture::{self, Pixels, is_picture};
 use tile_runtime::data::{npy, write_whole};
 use tile_runtime::{Device, Error, Outputs, Scalar, Session, Tensor, TensorType};
 
-use crate::arguments::{Precision, output_parser};
+use crate::arguments::output_parser;
 use crate::compare::Difference;
 use crate::devices::DeviceOptions;
 use crate::inputs::Inputs;
 use crate::json;
 use crate::placement;
+use crate::precision::Precision;
 use crate::preview::preview;
 use crate::random::random;
 use crate::source::Source;

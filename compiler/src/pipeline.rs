@@ -81,8 +81,11 @@ pub struct Options {
 pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<Plan, PlanError> {
     let mut graph = graph.clone();
     let mut wholes = Wholes::default();
+    let is_shader = profile.execution == Execution::Shader;
     if options.quantize_weights {
-        wholes = quantize_weights(&mut graph);
+        // Matrix units multiply f16.
+        let is_f16 = options.storage == Some(DType::F16) && profile.f16 && is_shader;
+        wholes = quantize_weights(&mut graph, if is_f16 { DType::F16 } else { DType::F32 });
         stage("quantize_weights", &graph, |graph| graph.verify());
     }
     match profile.execution {

@@ -47,6 +47,9 @@ pub struct Profile {
     pub f16: bool,
     /// True if shaders support i64 and u64, in storage and in arithmetic.
     pub int64: bool,
+    /// True if shaders support f64, in storage and in arithmetic.
+    #[cfg_attr(feature = "pack", serde(default))]
+    pub f64: bool,
     /// True if shaders support subgroup operations.
     pub subgroups: bool,
     /// The matrix products that subgroups can compute, with sums in f32.
@@ -219,6 +222,7 @@ impl Profile {
             max_buffer_bytes: 256 << 20,
             f16: false,
             int64: false,
+            f64: false,
             subgroups: false,
             matrices: Vec::new(),
             rates: Rates::GPU,
@@ -241,6 +245,7 @@ impl Profile {
             max_buffer_bytes: u64::MAX,
             f16: true,
             int64: true,
+            f64: true,
             subgroups: false,
             matrices: Vec::new(),
             rates: Rates {
@@ -289,7 +294,8 @@ impl Profile {
             [max_invocations, x, y, z, max_grid, max_shared_bytes, max_buffers]
         };
         let bytes = |profile: &Profile| [profile.max_binding_bytes, profile.max_buffer_bytes];
-        let features = |profile: &Profile| [profile.f16, profile.int64, profile.subgroups];
+        let features =
+            |profile: &Profile| [profile.f16, profile.int64, profile.f64, profile.subgroups];
         self.execution == other.execution
             && limits(self).iter().zip(limits(other)).all(|(&has, needs)| has >= needs)
             && bytes(self).iter().zip(bytes(other)).all(|(&has, needs)| has >= needs)
@@ -313,7 +319,7 @@ impl Profile {
             DType::F16 if self.f16 => Some(DType::F16),
             DType::F16 | DType::BF16 | DType::F32 => Some(DType::F32),
             DType::I64 | DType::U64 => self.int64.then_some(dtype),
-            DType::F64 => None,
+            DType::F64 => self.f64.then_some(dtype),
         }
     }
 

@@ -29,9 +29,9 @@ use self::profile::{Profile, Traced};
 use self::report::Row;
 use self::workload::{ALL, CPU_VS_GPU, Case, NAMES, Point, SWEEPS, Samples, bundled, file};
 
-use crate::arguments::Precision;
 use crate::devices::open;
 use crate::inputs::Inputs;
+use crate::precision::Precision;
 use crate::source::is_meant_as_a_file;
 use crate::terminal::{Failure, Terminal, can_be_written, has_extension, loses_nothing, print};
 use crate::trace::TraceFile;

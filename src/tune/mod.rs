@@ -11,10 +11,10 @@ use indicatif::ProgressBar;
 use tile_runtime::tune::{Progress, Tune as Search, Tuning};
 use tile_runtime::{Device, Error};
 
-use crate::arguments::Precision;
 use crate::devices::open;
 use crate::inputs::Inputs;
 use crate::interrupt;
+use crate::precision::Precision;
 use crate::source::Source;
 use crate::terminal::{Failure, Terminal, print};
 

@@ -43,9 +43,10 @@ use super::narrow::sums_products_of_f32;
 /// The least elements of a scale. With fewer, scales take much of the memory that is saved.
 const ELEMENTS: usize = 32;
 
-/// Stores the weights of products in `graph` as 8-bit integers. Returns the f32 weights, which the
-/// caller sees, by the paths of their values and of their scales.
-pub(crate) fn quantize_weights(graph: &mut Graph) -> Wholes {
+/// Stores the weights of products in `graph` as 8-bit integers, which are cast to `factors`, f32 or
+/// f16, before they are multiplied in f32: both hold them exactly. Returns the f32 weights, which
+/// the caller sees, by the paths of their values and of their scales.
+pub(crate) fn quantize_weights(graph: &mut Graph, factors: DType) -> Wholes {
     let mut wholes = Wholes::new();
     let old = graph.weights.clone();
     // The weights of the new graph: each with its axes and the node that it stands for.
@@ -82,7 +83,7 @@ pub(crate) fn quantize_weights(graph: &mut Graph) -> Wholes {
     }
     old.into_iter().for_each(|id| graph.remove(id));
     graph.weights = ids;
-    read_all(graph, &quantized);
+    read_all(graph, &quantized, factors);
     wholes
 }
 
@@ -175,7 +176,7 @@ fn free_axes(op: &Contraction, access: &Access) -> Vec<usize> {
 }
 
 /// Changes all that reads quantized weights.
-fn read_all(graph: &mut Graph, quantized: &NodeMap<Scale>) {
+fn read_all(graph: &mut Graph, quantized: &NodeMap<Scale>, factors: DType) {
     for id in graph.topological() {
         if graph.operands(id).iter().all(|operand| !quantized.contains(*operand)) {
             continue;
@@ -190,28 +191,28 @@ fn read_all(graph: &mut Graph, quantized: &NodeMap<Scale>) {
                 inside.insert(capture.inside, Scale { node, axes: scale.axes.clone() });
             }
             parts.list();
-            read_all(&mut parts.body, &inside);
+            read_all(&mut parts.body, &inside, factors);
             parts.refresh();
             graph.put_scan(id, parts);
         } else {
-            read(graph, id, quantized);
+            read(graph, id, quantized, factors);
         }
     }
 }
 
 /// Changes a contraction that reads quantized weights.
-fn read(graph: &mut Graph, id: NodeId, quantized: &NodeMap<Scale>) {
+fn read(graph: &mut Graph, id: NodeId, quantized: &NodeMap<Scale>, factors: DType) {
     let Op::Contraction(op) = &graph.node(id).op else { return };
     let mut op = op.clone();
     let mut operands = graph.operands(id).to_vec();
     let default = if op.default { operands.pop() } else { None };
-    let mut factors = Vec::new();
+    let mut outer = Vec::new();
     // The access to the scale of each access, if elements are multiplied by it.
     let mut scales: Vec<Option<usize>> = vec![None; op.accesses.len()];
     for number in 0..op.accesses.len() {
         let Some(scale) = quantized.get(operands[op.accesses[number].operand]) else { continue };
         if let Some(shape) = shape_beside(graph, id, &op, number, scale) {
-            factors.push((scale.node, shape));
+            outer.push((scale.node, shape));
             continue;
         }
         let own = |(axis, index): (usize, &Index)| match scale.axes.contains(&axis) {
@@ -228,18 +229,18 @@ fn read(graph: &mut Graph, id: NodeId, quantized: &NodeMap<Scale>) {
         op.accesses.push(Access { operand, index });
     }
     let is_quantized = |access: usize| quantized.contains(operands[op.accesses[access].operand]);
-    op.body = scaled(&op.body, &is_quantized, &scales);
+    op.body = scaled(&op.body, &is_quantized, &scales, factors);
     operands.extend(default);
     let Node { ty, name, origin, span, .. } = graph.node(id).clone();
-    if factors.is_empty() {
+    if outer.is_empty() {
         graph.set(id, Op::Contraction(op), &operands);
         return;
     }
     let mut value = graph.add(Op::Contraction(op), ty.clone(), &operands);
     let node = graph.node_mut(value);
     (node.name, node.origin, node.span) = (name, origin, span);
-    let last = factors.len() - 1;
-    for (number, (scale, shape)) in factors.into_iter().enumerate() {
+    let last = outer.len() - 1;
+    for (number, (scale, shape)) in outer.into_iter().enumerate() {
         let scale = graph.add(Op::Reshape, TensorType::new(DType::F32, shape), &[scale]);
         match number == last {
             true => graph.set(id, Op::Binary(BinaryOp::Mul), &[value, scale]),
@@ -293,6 +294,7 @@ fn scaled(
     body: &Program<ContractionLeaf>,
     is_quantized: &dyn Fn(usize) -> bool,
     scales: &[Option<usize>],
+    factors: DType,
 ) -> Program<ContractionLeaf> {
     let mut scaled = Program::default();
     scaled.results = scaled.append(body, |program: &mut Program<ContractionLeaf>, leaf, dtype| {
@@ -301,6 +303,7 @@ fn scaled(
             _ => return program.push(Inst::Leaf(leaf.clone()), dtype),
         };
         let value = program.push(Inst::Leaf(leaf.clone()), DType::I8);
+        let value = program.cast(value, factors);
         let value = program.cast(value, dtype);
         let Some(scale) = scales[number] else { return value };
         let scale = program.push(Inst::Leaf(ContractionLeaf::Access(scale)), DType::F32);
@@ -312,6 +315,7 @@ fn scaled(
 #[cfg(test)]
 mod tests {
     use super::quantize_weights;
+    use crate::dtype::DType;
     use crate::graph::Graph;
 
     /// Returns the text of the graph after its weights are quantized, and the weights that the
@@ -319,7 +323,7 @@ mod tests {
     fn quantized(text: &str) -> String {
         let mut graph = Graph::parse(text).unwrap();
         graph.verify().unwrap();
-        let wholes = quantize_weights(&mut graph);
+        let wholes = quantize_weights(&mut graph, DType::F32);
         graph.verify().unwrap();
         let whole = |(own, (path, ty))| format!("{own} of {path}: {ty}\n");
         let mut wholes: Vec<String> = wholes.into_iter().map(whole).collect();

@@ -17,6 +17,31 @@ pub(super) struct Accumulator {
     pub position: Option<Expr>,
 }
 
+/// The value of a body at a point, before it is aggregated.
+pub(super) enum Term {
+    /// The factors of a product that is summed.
+    Product(Expr, Expr),
+    /// A value and, if the body says so, whether it counts.
+    Value(Expr, Option<Expr>),
+}
+
+impl Term {
+    /// Writes the body at `point`.
+    pub fn of(b: &mut Builder, point: &Point) -> Result<Term, Unsupported> {
+        let body = &point.nest.body;
+        let dtype = body.dtype(body.results[0]);
+        if let (Some(Aggregation::Sum), DType::F32, [result]) =
+            (point.nest.aggregation, dtype, &body.results[..])
+            && let Inst::Binary(BinaryOp::Mul, x, y) = body.insts[*result].0
+        {
+            let values = point.values(b, body, &[x, y], None)?;
+            return Ok(Term::Product(values[x].clone(), values[y].clone()));
+        }
+        let results = point.program(b, body, None)?;
+        Ok(Term::Value(results[0].clone(), results.get(1).cloned()))
+    }
+}
+
 impl Accumulator {
     /// Declares the variables, initialized to the aggregation's identity. Returns `None` for a nest
     /// without an aggregation.
@@ -38,24 +63,24 @@ impl Accumulator {
 
     /// Aggregates the value at `point`, if the nest's guards hold there.
     pub fn add(&self, b: &mut Builder, point: &Point) -> Result<(), Unsupported> {
-        b.if_(point.holds(&point.nest.guards), |b| self.add_unguarded(b, point))
+        b.if_(point.holds(&point.nest.guards), |b| {
+            let term = Term::of(b, point)?;
+            self.add_term(b, point, term)
+        })
     }
 
-    fn add_unguarded(&self, b: &mut Builder, point: &Point) -> Result<(), Unsupported> {
-        let body = &point.nest.body;
-        let dtype = body.dtype(body.results[0]);
-        if let (Some(Aggregation::Sum), DType::F32, [result]) =
-            (point.nest.aggregation, dtype, &body.results[..])
-            && let Inst::Binary(BinaryOp::Mul, x, y) = body.insts[*result].0
-        {
-            let values = point.values(b, body, &[x, y], None)?;
-            b.assign(&self.value, values[x].clone().fma(&values[y], &self.value));
-            self.mark(b, point, None)?;
-            return Ok(());
+    /// Aggregates the value at `point`, where the nest's guards hold.
+    pub fn add_term(&self, b: &mut Builder, point: &Point, term: Term) -> Result<(), Unsupported> {
+        match term {
+            Term::Product(x, y) => {
+                b.assign(&self.value, x.fma(y, &self.value));
+                self.mark(b, point, None)
+            }
+            Term::Value(value, counts) => {
+                let position = point.nest.position.as_ref().map(|position| point.index(position));
+                self.merge(b, point, value, counts, position)
+            }
         }
-        let results = point.program(b, body, None)?;
-        let position = point.nest.position.as_ref().map(|position| point.index(position));
-        self.merge(b, point, results[0].clone(), results.get(1).cloned(), position)
     }
 
     /// Aggregates another value. `valid` says whether it counts (`None`: always); `position` is its

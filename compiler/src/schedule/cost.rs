@@ -29,11 +29,15 @@ const MATRICES_UNDER_WAY: f64 = 16.0;
 /// Bytes of the smallest memory transfer.
 const SECTOR: f64 = 32.0;
 
-/// Seconds of a barrier, of one loop step of one invocation that reads memory, and of the latency
-/// of memory.
+/// Seconds of a barrier, and of the latency of memory.
 const BARRIER: f64 = 1e-7;
-const STEP: f64 = 1e-8;
 const ANSWER: f64 = 4e-7;
+
+/// Instructions of a read besides it: those of its address and of the loop.
+const READ: f64 = 2.0;
+
+/// Seconds of a multiply-add of an invocation that runs alone.
+const MULTIPLY_ADD: f64 = 3e-10;
 
 /// Bytes of an element.
 const WORD: f64 = 4.0;
@@ -136,7 +140,7 @@ pub(super) fn of_tiling(nest: &Nest, profile: &Profile, roles: &Roles, t: &Tilin
     let sizes = [t.block_rows, t.block_columns];
     let moved = of_blocks(nest, profile, roles, sizes, t.band, on.together);
     let waits = if t.buffers == 2 { ANSWER } else { turns * ANSWER };
-    let alone = waits + turns * t.block_reduction as f64 * tile as f64 * STEP / 32.0;
+    let alone = waits + turns * t.block_reduction as f64 * tile as f64 * MULTIPLY_ADD;
     rates.launch + arithmetic.max(moved).max(alone)
 }
 
@@ -287,7 +291,9 @@ pub(super) fn of_reduction(nest: &Nest, profile: &Profile, s: &Slicing) -> f64 {
     let tree = s.slices.ilog2() as f64 * BARRIER * (1.0 + s.rows as f64 * wide / 4.0);
     let time =
         streaming(nest, profile, axis, s.width, s.rows, workgroups) * steps.ceil() / steps / run;
-    profile.rates.launch + time.max(ANSWER + waves * steps.ceil() * STEP) + waves * tree
+    // An invocation waits for the reads of a turn.
+    let turns = (steps / reduction::steps_together(nest, s) as f64).ceil();
+    profile.rates.launch + overlapped([time, waves * turns * ANSWER]) + waves * tree
 }
 
 /// Predicts the seconds of rows with statistics. Each row is read once.
@@ -301,7 +307,7 @@ pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width
     let waves = (all / invocations(&profile.rates)).ceil();
     let workgroups = (all / workgroup as f64).ceil();
     let time = streaming(nest, profile, nest.free.checked_sub(1), width, 1, workgroups);
-    profile.rates.launch + time.max(ANSWER + waves * nest.reduction_points() as f64 * STEP)
+    profile.rates.launch + overlapped([time, waves * nest.reduction_points() as f64 * ANSWER])
 }
 
 /// Returns the number of invocations that run at a time.
@@ -331,14 +337,24 @@ fn streaming(
         nest.epilogue_loads().map(coalesced).sum::<f64>() + WORD * nest.outputs.len() as f64;
     let shared = if rows > 1 { 1.0 + rows as f64 / 2.0 } else { 1.0 };
     let cached = places * (points * of_body / shared + of_epilogue);
-    let operations =
-        places * (points * (nest.body.insts.len() + 2) as f64 + nest.epilogue.insts.len() as f64);
+    // A vector takes one address and one read.
+    let of_point =
+        nest.body.insts.len() as f64 + READ * nest.body_loads().count() as f64 / width as f64;
+    let operations = places * (points * of_point + nest.epilogue.insts.len() as f64);
     // One core alone gets more than its share of the bandwidth.
     let busy = (4.0 * workgroups / rates.cores as f64).min(1.0);
-    let time = (2.0 * operations / rates.flops)
-        .max(cached / (2.0 * rates.cache))
-        .max(footprint(nest) / rates.memory);
-    time / busy
+    let times = [
+        2.0 * operations / rates.flops,
+        cached / (2.0 * rates.cache),
+        footprint(nest) / rates.memory,
+    ];
+    overlapped(times) / busy
+}
+
+/// Returns the time of parts that run at the same time: the longest, and a little of the others, so
+/// that the least work wins where one part is the longest in several schedules.
+fn overlapped<const N: usize>(times: [f64; N]) -> f64 {
+    times.iter().copied().fold(0.0, f64::max) + times.iter().sum::<f64>() / 16.0
 }
 
 /// Returns the bytes that a nest reads and writes if it touches each element once.

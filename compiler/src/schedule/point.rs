@@ -7,13 +7,11 @@ use crate::dtype::{DType, Scalar};
 use crate::kernel::{Builder, Expr, Type};
 use crate::nest::{Leaf, Load, Nest, Output, operands};
 use crate::profile::Profile;
-use crate::scalar::{BinaryOp, Inst, Program, UnaryOp, Value};
+use crate::scalar::{Inst, Program, UnaryOp, Value};
 
 use super::address::{Prepared, ranges, term};
+use super::in_bytes::BYTES;
 use super::values::{Unsupported, Values};
-
-/// The 8-bit integers in a word.
-const BYTES: u8 = 4;
 
 /// The buffers of a nest's kernel: its operands, then the outputs that are not written over an
 /// operand.
@@ -22,7 +20,7 @@ pub(super) struct Buffers {
     /// vectors.
     pub lanes: Vec<u8>,
     /// For each operand, whether a buffer's word has four of its elements.
-    in_bytes: Vec<bool>,
+    pub in_bytes: Vec<bool>,
     /// Each output's buffer number.
     outputs: Vec<usize>,
 }
@@ -445,31 +443,6 @@ impl<'a> Point<'a> {
         let value = self.read(b, load, element);
         let value = b.let_("loaded", value.splat(if lanes == 1 { self.lanes } else { 1 }));
         Ok(Values { b, profile: self.profile, lanes: self.lanes }.loaded(dtype, value))
-    }
-
-    /// Returns what an operand has at `element`, a number in units of its lanes.
-    fn read(&self, b: &mut Builder, load: &Load, element: Expr) -> Expr {
-        if !self.buffers.in_bytes[load.operand] {
-            return Expr::load(load.operand, element);
-        }
-        let lanes = self.buffers.lanes[load.operand];
-        let in_word = u32::from(BYTES / lanes);
-        let element = b.let_("element", element);
-        let word = Expr::load(load.operand, element.clone().quotient(in_word));
-        let word = b.let_("word", word).splat(lanes);
-        let first = element.remainder(in_word) * 8 * lanes as i32;
-        let bits = |distance: &dyn Fn(i32) -> Expr| {
-            Expr::vector((0..lanes as i32).map(|lane| distance(8 * lane)).collect())
-        };
-        let values = Values { b, profile: self.profile, lanes };
-        if self.nest.operands[load.operand].dtype == DType::U8 {
-            let low = bits(&|at| first.clone() + at).cast(DType::U32);
-            return word.binary(BinaryOp::ShiftRight, low).and(values.u32(0xff));
-        }
-        // The sign comes from the highest bit.
-        let above = bits(&|at| Expr::from(24 - at) - first.clone());
-        let high = word.bitcast(DType::I32).binary(BinaryOp::ShiftLeft, above);
-        high.binary(BinaryOp::ShiftRight, values.i32(24))
     }
 
     /// Stores the results of an epilogue. `place` is the row-major position in the free axes.

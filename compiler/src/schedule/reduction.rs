@@ -15,13 +15,19 @@ use crate::nest::Nest;
 use crate::profile::Profile;
 use crate::scalar::Value;
 
-use super::accumulate::Accumulator;
+use super::accumulate::{Accumulator, Term};
 use super::point::{Point, declare};
 use super::values::{Unsupported, Values, compute_type};
 use super::{Along, ScheduleError, Slicing, grid, group, lanes};
 
 /// The size of the smallest subgroups.
 const LEAST_SUBGROUP: u32 = 4;
+
+/// The most steps that an invocation reads together, the most values of an operand in them, and the
+/// most instructions.
+const STEPS_TOGETHER: usize = 8;
+const VALUES_TOGETHER: usize = 16;
+const CODE_TOGETHER: usize = 128;
 
 /// Splits the free axes into those that an invocation computes together, which are the `rows` rows
 /// or columns of a product, and the others.
@@ -198,18 +204,18 @@ fn along_points<'a>(at: &Point<'a>, width: u8) -> Point<'a> {
 }
 
 /// Aggregates the points of a slice, for each of the rows computed together.
-fn points(
+fn points<'n>(
     b: &mut Builder,
     nest: &Nest,
     s: &Slicing,
     slice: &Expr,
-    first: &Point,
-    rows: &[Point],
+    first: &Point<'n>,
+    rows: &[Point<'n>],
     accumulators: &[Accumulator],
 ) -> Result<(), ScheduleError> {
     let axes: Vec<usize> = nest.reduction().collect();
-    let deep = if s.along == Along::Points { s.width } else { 1 };
-    let steps = nest.reduction_points() / deep as usize;
+    let deep = if s.along == Along::Points { s.width as usize } else { 1 };
+    let steps = nest.reduction_points() / deep;
     // An operand that all rows share is read once.
     let shared: Vec<Value> = match (s.rows, divided(nest, s.rows)) {
         (1, _) | (_, None) => Vec::new(),
@@ -223,28 +229,100 @@ fn points(
                 .collect()
         }
     };
-    b.for_("step", slice, steps as i32, s.slices, |b, step| -> Result<(), ScheduleError> {
-        let mut common = first.clone();
-        common.set_position(b, &axes, &(step * deep as i32));
-        let lanes = rows[0].clone();
-        common = match s.along {
-            Along::Points => along_points(&common, s.width),
-            Along::Places => common.vector(lanes.along, lanes.lanes),
-        };
-        // With guards the address may be out of bounds, so each row reads it under its guard.
-        if nest.guards.is_empty() {
-            let values = common.values(b, &nest.body, &shared, None)?;
-            shared.iter().for_each(|&value| common.known[value] = Some(values[value].clone()));
-        }
-        for (row, accumulator) in rows.iter().zip(accumulators) {
-            let mut at = common.clone();
-            let own: Vec<usize> =
-                (0..nest.free).filter(|&axis| common.variables[axis].is_none()).collect();
-            at.share(b, row, &own);
-            accumulator.add(b, &at)?;
+    let turn = Turn { s, axes: &axes, shared: &shared, first, rows, accumulators };
+    let (whole, each) = (whole_turns(nest, s, steps), s.slices * steps_together(nest, s));
+    if whole > 0 {
+        b.for_("step", slice, whole as i32, each, |b, step| {
+            let steps = (0..each).step_by(s.slices as usize);
+            turn.write(b, &steps.map(|at| step.clone() + at as i32).collect::<Vec<Expr>>())
+        })?;
+    }
+    if whole == steps {
+        return Ok(());
+    }
+    // What is left after whole turns is read step by step.
+    b.for_("step", slice.clone() + whole as i32, steps as i32, s.slices, |b, step| {
+        turn.write(b, &[step])
+    })
+}
+
+/// Returns the steps in turns of several, which all invocations have.
+fn whole_turns(nest: &Nest, s: &Slicing, steps: usize) -> usize {
+    let together = steps_together(nest, s);
+    let all = (s.slices * together) as usize;
+    if together > 1 { steps / all * all } else { 0 }
+}
+
+/// A turn of an invocation's loop over its steps.
+struct Turn<'t, 'n> {
+    s: &'t Slicing,
+    /// The reduction axes.
+    axes: &'t [usize],
+    /// The values that all rows share.
+    shared: &'t [Value],
+    /// The point before the axes of the rows and of the reduction are set.
+    first: &'t Point<'n>,
+    rows: &'t [Point<'n>],
+    accumulators: &'t [Accumulator],
+}
+
+impl<'n> Turn<'_, 'n> {
+    /// Writes the reads of these steps, and then their aggregation.
+    fn write(&self, b: &mut Builder, steps: &[Expr]) -> Result<(), ScheduleError> {
+        let points = steps.iter().map(|step| self.point(b, step));
+        let points = points.collect::<Result<Vec<Point>, ScheduleError>>()?;
+        let free = 0..self.first.nest.free;
+        let own: Vec<usize> = free.filter(|&axis| self.first.variables[axis].is_none()).collect();
+        for (row, accumulator) in self.rows.iter().zip(self.accumulators) {
+            let mut points = points.clone();
+            points.iter_mut().for_each(|at| at.share(b, row, &own));
+            if let [at] = &points[..] {
+                accumulator.add(b, at)?;
+                continue;
+            }
+            let terms = points.iter().map(|at| Term::of(b, at));
+            let terms = terms.collect::<Result<Vec<Term>, Unsupported>>()?;
+            for (at, term) in points.iter().zip(terms) {
+                accumulator.add_term(b, at, term)?;
+            }
         }
         Ok(())
-    })
+    }
+
+    /// Returns the point of a step, with the values that all rows share.
+    fn point(&self, b: &mut Builder, step: &Expr) -> Result<Point<'n>, ScheduleError> {
+        let Turn { s, axes, shared, first, rows, .. } = self;
+        let deep = if s.along == Along::Points { s.width as i32 } else { 1 };
+        let mut at = (*first).clone();
+        at.set_position(b, axes, &(step.clone() * deep));
+        let mut at = match s.along {
+            Along::Points => along_points(&at, s.width),
+            Along::Places => at.vector(rows[0].along, rows[0].lanes),
+        };
+        // With guards the address may be out of bounds, so each row reads it under its guard.
+        if at.nest.guards.is_empty() {
+            let values = at.values(b, &at.nest.body, shared, None)?;
+            shared.iter().for_each(|&value| at.known[value] = Some(values[value].clone()));
+        }
+        Ok(at)
+    }
+}
+
+/// Returns how many steps of an invocation read memory before the first of them is aggregated: an
+/// invocation waits for all these answers together. Guarded reads are branches, which wait for one
+/// at a time.
+pub(super) fn steps_together(nest: &Nest, s: &Slicing) -> u32 {
+    let deep = if s.along == Along::Points { s.width as usize } else { 1 };
+    let steps = nest.reduction_points() / deep / s.slices as usize;
+    let is_guarded = !nest.guards.is_empty() || nest.body_loads().any(|load| !load.when.is_empty());
+    let code = nest.body.insts.len() * s.rows as usize;
+    let most =
+        (VALUES_TOGETHER / (s.width as usize * s.rows as usize)).min(CODE_TOGETHER / code.max(1));
+    match most.min(steps).min(STEPS_TOGETHER) {
+        0 | 1 => 1,
+        _ if is_guarded => 1,
+        steps => 1 << steps.ilog2(),
+    }
 }
 
 /// The arrays in workgroup memory that hold the accumulator of each invocation. Booleans are stored

@@ -14,7 +14,7 @@ use crate::kernel::{Builder, Expr};
 use crate::profile::Profile;
 use crate::scalar::{BinaryOp, UnaryOp};
 
-use super::elementary;
+use super::{double, elementary};
 
 /// The reason why a nest has no kernel for a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -128,6 +128,9 @@ impl Values<'_> {
     pub fn unary(&mut self, op: UnaryOp, dtype: DType, a: Expr) -> Result<Expr, Unsupported> {
         use UnaryOp::*;
         let compute = self.compute(dtype)?;
+        if dtype == DType::F64 {
+            return self.double_unary(op, a);
+        }
         if dtype.is_float() {
             let value = self.float_unary(op, compute, a);
             return Ok(self.narrow(dtype, value));
@@ -179,6 +182,10 @@ impl Values<'_> {
         self.with_sign(whole + more, &a)
     }
 
+    fn is_double(&self, a: &Expr) -> bool {
+        self.b.ty(a).is_ok_and(|ty| ty.dtype == DType::F64)
+    }
+
     /// Returns whether a float is not NaN, by its bits: a compiler that assumes there is no NaN
     /// folds `x == x`.
     pub fn is_number(&self, a: &Expr) -> Expr {
@@ -192,8 +199,8 @@ impl Values<'_> {
 
     /// Returns the bits of a float as f32.
     fn float_bits(&self, a: &Expr) -> Expr {
-        let is_half = self.b.ty(a).is_ok_and(|ty| ty.dtype == DType::F16);
-        let a = if is_half { a.clone().cast(DType::F32) } else { a.clone() };
+        let is_f32 = self.b.ty(a).is_ok_and(|ty| ty.dtype == DType::F32);
+        let a = if is_f32 { a.clone() } else { a.clone().cast(DType::F32) };
         a.bitcast(DType::U32)
     }
 
@@ -242,12 +249,16 @@ impl Values<'_> {
         if known.is_nan() {
             return always(op == Ne);
         }
-        if known == 0.0 && matches!(op, Eq | Ne) {
+        let is_double = self.is_double(&a);
+        if known == 0.0 && matches!(op, Eq | Ne) && !is_double {
             return self.magnitude(&a).binary(op, self.u32(0));
         }
         if known.is_infinite() {
             let bits = self.u32((known as f32).to_bits());
-            let equals = self.float_bits(&a).equals(bits);
+            let equals = match is_double {
+                true => a.clone().equals(b),
+                false => self.float_bits(&a).equals(bits),
+            };
             return match (op, known > 0.0) {
                 (Eq, _) | (Ge, true) | (Le, false) => equals,
                 (Ne, _) => equals.not(),
@@ -318,6 +329,7 @@ impl Values<'_> {
             }
             (Div, d) if d.is_integer() => self.integer_division(d, a, b)?,
             (ShiftLeft | ShiftRight, _) => self.shift(op, dtype, a, b)?,
+            (Pow | Rem, DType::F64) => return Err(double::lacks(op.name())),
             (Pow, d) if d.is_integer() => self.integer_power(d, a, b)?,
             (Pow, _) => self.power(dtype, a, b)?,
             (Rem, _) => self.remainder(dtype, a, b)?,
@@ -462,6 +474,9 @@ impl Values<'_> {
         let a = if source == DType::F16 { a.cast(DType::F32) } else { a };
         let a = self.b.let_("a", a);
         let target = self.compute(to)?;
+        if source == DType::F64 {
+            return self.double_to_integer(to, target, a);
+        }
         let (low, high) = (Scalar::lowest(to), Scalar::highest(to));
         let (low_bound, high_bound) = (low.to_f64() as f32, high.to_f64() as f32);
         // The bounds are rounded inwards to f32: the conversion of a value clamped to them is

@@ -17,9 +17,10 @@ use crate::device_info::DeviceInfo;
 use crate::error::Error;
 
 /// The optional features that kernels use, with the names that users see.
-const FEATURES: [(Features, &str); 6] = [
+const FEATURES: [(Features, &str); 7] = [
     (Features::SHADER_F16, "f16"),
     (Features::SHADER_INT64, "int64"),
+    (Features::SHADER_F64, "f64"),
     (Features::SUBGROUP, "subgroup"),
     (Features::EXPERIMENTAL_COOPERATIVE_MATRIX, "matrices"),
     (Features::TIMESTAMP_QUERY, "timestamp"),
@@ -206,6 +207,7 @@ pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profi
         max_buffer_bytes: limits.max_buffer_size,
         f16: features.contains(Features::SHADER_F16),
         int64: features.contains(Features::SHADER_INT64),
+        f64: features.contains(Features::SHADER_F64),
         subgroups: features.contains(Features::SUBGROUP),
         matrices: Vec::new(),
         rates: rates(info.device_type, family),

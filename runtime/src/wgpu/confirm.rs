@@ -103,6 +103,7 @@ fn leave_out(profile: &mut Profile, refuted: &[&str]) {
     let holds = |feature: &str| !refuted.contains(&feature);
     profile.f16 &= holds(F16);
     profile.int64 &= holds(INT64);
+    profile.f64 &= holds(F64);
     profile.subgroups &= holds(SUBGROUPS);
     // Matrix operations need subgroups.
     let subgroups = profile.subgroups;
@@ -111,6 +112,7 @@ fn leave_out(profile: &mut Profile, refuted: &[&str]) {
 
 const F16: &str = "f16";
 const INT64: &str = "int64";
+const F64: &str = "f64";
 const SUBGROUPS: &str = "subgroups";
 
 fn matrices(unit: &MatrixUnit) -> String {
@@ -122,6 +124,7 @@ fn probes(profile: &Profile) -> Vec<Probe> {
     let mut probes = Vec::new();
     probes.extend(profile.f16.then(half_precision));
     probes.extend(profile.int64.then(long_integers));
+    probes.extend(profile.f64.then(double_precision));
     probes.extend(profile.subgroups.then(subgroups));
     probes.extend(profile.matrices.iter().map(matrix_product));
     probes
@@ -143,6 +146,28 @@ fn half_precision() -> Probe {
         .into(),
         inputs: vec![bytes(|x| x)],
         is_right: Box::new(move |outputs| outputs[0][..expected.len()] == expected),
+    }
+}
+
+fn double_precision() -> Probe {
+    // f32 would lose the small parts.
+    let bytes = |f: fn(f64) -> f64| {
+        (0..64)
+            .flat_map(|i| f(1.0 + f64::from(i) * 2f64.powi(-40)).to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let expected = bytes(|x| x * 1.5 + 0.25);
+    Probe {
+        feature: F64.into(),
+        kernel: "kernel confirm_f64 workgroup(64, 1, 1) grid(1, 1, 1) {
+    read x: f64[64];
+    write y: f64[64];
+    y[local.x] = x[local.x] * 1.5_f64 + 0.25_f64;
+}
+"
+        .into(),
+        inputs: vec![bytes(|x| x)],
+        is_right: Box::new(move |outputs| outputs[0] == expected),
     }
 }
 

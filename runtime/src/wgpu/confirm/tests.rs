@@ -44,7 +44,7 @@ fn probes_are_kernels() {
     let units = [(8, DType::F32, 32), (8, DType::F16, 32), (16, DType::F16, 64)];
     let matrices =
         units.map(|(size, factors, subgroup)| MatrixUnit { size, factors, subgroup }).to_vec();
-    for probe in probes(&Profile { matrices, int64: true, ..Profile::apple() }) {
+    for probe in probes(&Profile { matrices, int64: true, f64: true, ..Profile::apple() }) {
         let kernel = Kernel::parse(&probe.kernel)
             .unwrap_or_else(|error| panic!("{error}\n{}", probe.kernel));
         tile_compiler::emit::module(&kernel).unwrap_or_else(|error| panic!("{error}"));
