@@ -12,7 +12,8 @@ use crate::passes::{
     quantize_weights, quantized, rank, running, separate, settle, share, store_as, stretch, widen,
 };
 use crate::plan::{
-    Draft, Plan, PlanError, Scheduled, divide, keep, kernels, memory, nests, overwrite, schedules,
+    Draft, Plan, PlanError, Scheduled, divide, in_bytes, keep, kernels, memory, nests, overwrite,
+    schedules,
 };
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, Tuned};
@@ -152,7 +153,11 @@ fn planned(
     if options.updates {
         draft = stage("overwrite", overwrite(draft), Draft::verify);
     }
-    let draft = stage("keep", keep(draft), Draft::verify);
+    let mut draft = stage("keep", keep(draft), Draft::verify);
+    // Programs of a training share weights, which some of them write.
+    if !options.updates {
+        draft = stage("in_bytes", in_bytes(draft), Draft::verify);
+    }
     let scheduled = stage("schedules", schedules(draft, &options.tuned)?, Scheduled::verify);
     let plan = stage("kernels", kernels(scheduled)?, Plan::verify_kernels);
     Ok(stage("memory", memory(plan, &graph.budget)?, Plan::verify))

@@ -308,7 +308,8 @@ impl Profile {
     ///
     /// Shaders store types narrower than 32 bits as wider ones: integers and bool as i32 or u32,
     /// bf16 and (without shader f16) f16 as f32. Arithmetic then wraps or rounds to the narrow type
-    /// after each operation.
+    /// after each operation. A plan may have 8-bit weights in bytes nevertheless: see
+    /// [`crate::plan::Buffer`].
     pub fn storage(&self, dtype: DType) -> Option<DType> {
         if self.execution == Execution::Native {
             return Some(dtype);
@@ -320,16 +321,6 @@ impl Profile {
             DType::F16 | DType::BF16 | DType::F32 => Some(DType::F32),
             DType::I64 | DType::U64 => self.int64.then_some(dtype),
             DType::F64 => self.f64.then_some(dtype),
-        }
-    }
-
-    /// Returns the type in which the device stores elements of `dtype` that no kernel writes, as
-    /// [`Profile::storage`] does. Shaders read 8-bit integers in words of four; two invocations
-    /// that write to one word would overwrite each other's elements.
-    pub fn storage_of_constants(&self, dtype: DType) -> Option<DType> {
-        match dtype {
-            DType::I8 | DType::U8 => Some(dtype),
-            _ => self.storage(dtype),
         }
     }
 }

@@ -76,7 +76,7 @@ pub fn share(
         let missing = || Error::internal(format!("there is no weight {number} or {theirs}"));
         let (ports, other_ports) =
             ports(mine, number).zip(ports(other, theirs)).ok_or_else(missing)?;
-        let is_same = |(one, two)| port_type(mine, one) == port_type(other, two);
+        let is_same = |(one, two)| port_types(mine, one) == port_types(other, two);
         let mut both = ports.clone().zip(other_ports.clone());
         match ports.len() == other_ports.len() && both.all(is_same) {
             true => shared.extend(ports.zip(other_ports)),
@@ -108,9 +108,11 @@ fn ports(executable: &dyn Executable, number: usize) -> Option<Range<usize>> {
     }
 }
 
-/// Returns the type of a port, if the executable has a plan.
-fn port_type(executable: &dyn Executable, number: usize) -> Option<&TensorType> {
-    executable.plan()?.given().nth(number).map(|port| &port.ty)
+/// Returns the type of a port and that in which the device stores it, if the executable has a plan.
+fn port_types(executable: &dyn Executable, number: usize) -> Option<(&TensorType, DType)> {
+    let plan = executable.plan()?;
+    let port = plan.given().nth(number)?;
+    Some((&port.ty, plan.buffers[port.buffer].storage))
 }
 
 /// Returns a tensor from its parts, which it has one after the other, with its scales if it has

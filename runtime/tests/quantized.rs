@@ -119,14 +119,20 @@ fn weights_of_8_bits_have_their_values() {
         for (dtype, least) in [(DType::I8, -128i64), (DType::U8, 0)] {
             for columns in [1usize, 2, 3, 4, 5, 6, 8, 12, 13, 64] {
                 let text = format!(
-                    "graph f(%0, %3) -> (Row = %4, Sum = %5, All = %6)\n\
+                    "graph f(%0, %3) -> (Row = %4, Sum = %5, All = %6, Last = %8)\n\
                      %0 = input X : f32[6, 7]\n\
                      %1 = weight W : {dtype}[7, {columns}]\n\
                      %2 = cast %1 : f32[7, {columns}]\n\
                      %3 = input I : i32[2]\n\
                      %4 = contract assign [i, u] (i: 0..2, u: 0..{columns}) {{ @0 = %3[i]; v0 = %1[@0, u]; yield v0 }} : {dtype}[2, {columns}]\n\
                      %5 = contract sum [n, u] (n: 0..6, u: 0..{columns}, k: 0..7) {{ v0 = %0[n, k]; v1 = %2[k, u]; v2 = mul v0 v1; yield v2 }} : f32[6, {columns}]\n\
-                     %6 = contract sum [k] (k: 0..7, u: 0..{columns}) {{ v0 = %2[k, u]; yield v0 }} : f32[7]\n"
+                     %6 = contract sum [k] (k: 0..7, u: 0..{columns}) {{ v0 = %2[k, u]; yield v0 }} : f32[7]\n\
+                     %7 = scan 3 sequences () carries (%1) captures () yields () {{\n\
+                         graph step(%0) -> (w = %1)\n\
+                         %0 = input w : {dtype}[7, {columns}]\n\
+                         %1 = add %0 %0 : {dtype}[7, {columns}]\n\
+                     }} : {dtype}[7, {columns}]\n\
+                     %8 = result 0 %7 : {dtype}[7, {columns}]\n"
                 );
                 let graph = Graph::parse(&text).unwrap();
                 let mut session = Session::of_graph(graph, &device).unwrap();
@@ -149,6 +155,11 @@ fn weights_of_8_bits_have_their_values() {
                             (0..7).map(|k| ((n * 7 + k) % 5) as f64 * of(k, u) - 2.0 * of(k, u));
                         assert_eq!(find("Sum")[n * columns + u], terms.sum::<f64>());
                     }
+                }
+                // Three doublings, which wrap.
+                for (at, last) in find("Last").into_iter().enumerate() {
+                    let bits = Scalar::from_i64(dtype, value(at)).bits() << 3 & 0xff;
+                    assert_eq!(last, Scalar::from_bits(dtype, bits).to_f64());
                 }
                 for k in 0..7 {
                     assert_eq!(find("All")[k], (0..columns).map(|u| of(k, u)).sum::<f64>());

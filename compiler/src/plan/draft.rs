@@ -84,12 +84,7 @@ impl<'g> Draft<'g> {
         ty: &TensorType,
         content: Content,
     ) -> Result<BufferId, PlanError> {
-        let stored = match content {
-            Content::Weight if self.updates_weight(source) => self.profile.storage(ty.dtype),
-            Content::Weight | Content::Constant(_) => self.profile.storage_of_constants(ty.dtype),
-            _ => self.profile.storage(ty.dtype),
-        };
-        let Some(stored) = stored else {
+        let Some(stored) = self.profile.storage(ty.dtype) else {
             return Err(source.unsupported(self.profile, format!("tensors of type {}", ty.dtype)));
         };
         let buffer = Buffer { ty: ty.clone(), storage: stored, content };
@@ -104,12 +99,6 @@ impl<'g> Draft<'g> {
             });
         }
         Ok(self.buffers.push(buffer))
-    }
-
-    /// Returns whether a run may write the next value of a weight over it.
-    fn updates_weight(&self, source: Source) -> bool {
-        let path = source.name();
-        self.graph.outputs.iter().any(|(name, _)| *name == path)
     }
 
     /// Checks every nest, and the order in which steps read and write buffers.

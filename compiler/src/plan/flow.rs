@@ -150,10 +150,11 @@ impl Memory<'_> {
             return Err(format!("it has another number of tensors than its nest `{}`", nest.name));
         }
         for (number, (tensor, &id)) in tensors.zip(buffers).enumerate() {
-            let Buffer { ty: buffer, storage, .. } = &self.flow.buffers[id];
-            if nest.in_bytes.contains(&number) && storage.size() > 1 {
+            let buffer = &self.flow.buffers[id];
+            if nest.in_bytes.contains(&number) && !buffer.is_in_bytes() {
                 return Err(format!("buffer {id} has words, and bytes in the nest"));
             }
+            let buffer = &buffer.ty;
             if (tensor.dtype, tensor.elements()) != (buffer.dtype, buffer.elements()) {
                 return Err(format!("buffer {id} is {buffer}, and {tensor} in the nest"));
             }

@@ -23,6 +23,7 @@
 //! - Routines have distinct names, and distinct work or native programs.
 //! - Two temporaries in one slot are never alive at the same time.
 
+mod bytes;
 mod cost;
 mod divide;
 mod draft;
@@ -46,6 +47,7 @@ mod text;
 mod traffic;
 mod verify;
 
+pub(crate) use bytes::in_bytes;
 pub use cost::Cost;
 pub(crate) use divide::divide;
 pub(crate) use draft::Draft;
@@ -121,8 +123,8 @@ impl Content {
 pub struct Buffer {
     /// The type of the tensor.
     pub ty: TensorType,
-    /// The type that the device stores. See [`Profile::storage`] and
-    /// [`Profile::storage_of_constants`].
+    /// The type that the device stores: that of [`Profile::storage`], or 8-bit integers in bytes,
+    /// if no kernel writes them.
     pub storage: DType,
     /// The source and lifetime of the value.
     pub content: Content,
@@ -134,9 +136,9 @@ impl Buffer {
         (self.ty.elements().max(1) as u64).saturating_mul(self.storage.size() as u64)
     }
 
-    /// Returns whether it has several elements in a word where shaders would have one.
-    fn is_in_bytes(&self, profile: &Profile) -> bool {
-        profile.storage(self.ty.dtype) != Some(self.storage)
+    /// Returns whether it has 8-bit integers in bytes.
+    pub(crate) fn is_in_bytes(&self) -> bool {
+        self.storage == self.ty.dtype && matches!(self.ty.dtype, DType::I8 | DType::U8)
     }
 }
 

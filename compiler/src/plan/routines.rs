@@ -32,7 +32,6 @@ pub(crate) fn schedules<'g>(
     let (prelude, steps) = (std::mem::take(&mut draft.prelude), std::mem::take(&mut draft.steps));
     let mut routines = Routines {
         profile: draft.profile,
-        buffers: &draft.buffers,
         tuned,
         all: Dense::default(),
         sources: Vec::new(),
@@ -45,13 +44,12 @@ pub(crate) fn schedules<'g>(
         prelude.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
     let steps =
         steps.into_iter().map(|step| routines.step(step)).collect::<Result<_, PlanError>>()?;
-    let Routines { all: routines, sources, .. } = routines;
     let plan = Plan {
         name: draft.graph.name.clone(),
         profile: draft.profile.clone(),
         buffers: draft.buffers,
         slots: Vec::new(),
-        routines,
+        routines: routines.all,
         prelude,
         steps,
         loops: draft.loops,
@@ -60,7 +58,7 @@ pub(crate) fn schedules<'g>(
         outputs: draft.outputs,
         updates: draft.updates,
     };
-    Ok(Scheduled { plan, sources })
+    Ok(Scheduled { plan, sources: routines.sources })
 }
 
 /// Returns for each buffer whether its value seldom changes from run to run.
@@ -130,7 +128,6 @@ pub(crate) fn kernels(scheduled: Scheduled) -> Result<Plan, PlanError> {
 /// The routines so far.
 struct Routines<'a, 'g> {
     profile: &'g Profile,
-    buffers: &'a Dense<BufferId, Buffer>,
     tuned: &'a Tuned,
     all: Dense<RoutineId, Routine>,
     sources: Vec<Source<'g>>,
@@ -146,11 +143,7 @@ struct Routines<'a, 'g> {
 
 impl<'g> Routines<'_, 'g> {
     fn step(&mut self, step: DraftStep<'g>) -> Result<Step, PlanError> {
-        let DraftStep { values, fused, routine, mut work, operands, outputs, source } = step;
-        if let Work::Nest(nest) = &mut work {
-            let is_in_bytes = |&n: &usize| self.buffers[operands[n]].is_in_bytes(self.profile);
-            nest.in_bytes = (0..operands.len()).filter(is_in_bytes).collect();
-        }
+        let DraftStep { values, fused, routine, work, operands, outputs, source } = step;
         let is_native =
             self.profile.execution == Execution::Native && matches!(work, Work::Nest(_));
         let kept =
