@@ -95,11 +95,12 @@ fn packed(
     let mut pack = PackBuilder::new(targets);
     for (number, sizes) in inputs.sizes.sweep()?.into_iter().enumerate() {
         let inputs = Inputs { sizes, ..inputs.clone() };
-        let builder = inputs.builder(source, &device, &inputs.read(source)?)?;
-        let builder = arguments.precision.apply(builder);
+        let plain = inputs.builder(source, &device, &inputs.read(source)?)?;
+        let builder = arguments.precision.apply(plain.clone());
         pack.add(&builder).map_err(failed)?;
         if number == 0 && pack.missing_weights().next().is_some() {
-            let mut session = builder.build().map_err(failed)?;
+            // The pack rounds the weights if all its plans have the same type for them.
+            let mut session = plain.build().map_err(failed)?;
             let seed = arguments.random.unwrap_or_default();
             arguments.weights.load(&mut session, seed, terminal).map_err(failed)?;
             if let Some(seed) = arguments.random {

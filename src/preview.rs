@@ -65,7 +65,7 @@ fn value(tensor: &Tensor, at: usize) -> String {
     } else if (1e-4..1e6).contains(&magnitude) {
         let decimals = (5 - magnitude.log10().floor() as i32).max(0) as usize;
         let text = format!("{value:.decimals$}");
-        let short = text.trim_end_matches('0');
+        let short = if decimals > 0 { text.trim_end_matches('0') } else { &text };
         if short.ends_with('.') { format!("{short}0") } else { short.to_string() }
     } else {
         format!("{value:.5e}")

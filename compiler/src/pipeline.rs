@@ -153,11 +153,8 @@ fn planned(
     if options.updates {
         draft = stage("overwrite", overwrite(draft), Draft::verify);
     }
-    let mut draft = stage("keep", keep(draft), Draft::verify);
-    // Programs of a training share weights, which some of them write.
-    if !options.updates {
-        draft = stage("in_bytes", in_bytes(draft), Draft::verify);
-    }
+    let draft = stage("keep", keep(draft), Draft::verify);
+    let draft = stage("in_bytes", in_bytes(draft, options.updates)?, Draft::verify);
     let scheduled = stage("schedules", schedules(draft, &options.tuned)?, Scheduled::verify);
     let plan = stage("kernels", kernels(scheduled)?, Plan::verify_kernels);
     Ok(stage("memory", memory(plan, &graph.budget)?, Plan::verify))

@@ -58,7 +58,7 @@ fn gpus_compute_in_f64() {
             let run = |device: &Device| {
                 let mut builder = model.on(device);
                 for (name, value) in &inputs {
-                    builder = builder.input(name, value.ty().clone());
+                    builder = builder.input(*name, value.ty().clone());
                 }
                 let mut session = builder.build().unwrap();
                 session.run(inputs.each_ref().map(|(name, value)| (*name, value))).unwrap()
@@ -84,7 +84,7 @@ fn missing_functions_are_named() {
     let model = Model::compile("function f(X[N]) -> (Y) { Y = exp(X); }").unwrap();
     for device in devices() {
         let ty = TensorType::new(DType::F64, [3]);
-        let error = model.on(&device).input("X", ty).build().unwrap_err().to_string();
+        let error = model.on(&device).input("X", ty).build().err().unwrap().to_string();
         assert!(error.contains("`exp` of f64 (cast it to f32 first)"), "{error}");
     }
 }

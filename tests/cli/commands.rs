@@ -291,3 +291,60 @@ fn storage_in_16_bits() {
     let wrong = tilec([path, "--emit", "plan", "--train", "--storage", "f16"]);
     assert!(wrong.code == 2 && wrong.err.contains("cannot be used with"), "{}", wrong.err);
 }
+
+#[test]
+fn weights_in_8_bits() {
+    let path = program(
+        "quantized",
+        "layer Only()(X[N, 40]) -> (Y) {
+             param W[40, 40] = random_uniform;
+             Y[n, u: N, 40] = +(X[n, k] * W[k, u]);
+             if N > 1 { Y = Y + W; }
+         }
+         model Net(X[N, 40]) -> (Y) { Y = X |> Only(); }",
+    );
+    let path = path.to_str().unwrap();
+    let listed = tilec([path, "--emit=plan", "--weights-type=int8", "--dim=N=1"]).ok();
+    assert!(listed.text().contains("1.8 KB  1 tensor, 1 as i8"), "{}", listed.text());
+    let listed = tilec([path, "--emit=plan", "--weights-type=int8", "--dim=N=40"]).ok();
+    assert!(!listed.text().contains("as i8"), "{}", listed.text());
+
+    let run = |file: &str, more: &[&str]| {
+        let arguments = ["run", file, "--dim", "N=1", "--device", "cpu", "--input"];
+        let numbers = (1..=40).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        let input = format!("X={numbers}");
+        tilec(arguments.iter().copied().chain([input.as_str()]).chain(more.iter().copied()))
+    };
+    let compared = ["--random=1", "--weights-type", "int8", "--compare", "--json"];
+    let compared = run(path, &compared).ok();
+    let json: serde_json::Value = serde_json::from_str(compared.text()).unwrap();
+    let share = json["outputs"][0]["difference"]["share"].as_f64().unwrap();
+    assert!(0.0 < share && share < 0.01, "{share}");
+
+    let folder = empty_folder("quantized_pack");
+    let build = |name: &str, more: &[&str]| {
+        let pack = folder.join(name);
+        let pack = pack.to_str().unwrap().to_owned();
+        let arguments = ["build", path, "-o", &pack, "--random=1", "--target=cpu"];
+        tilec(arguments.iter().chain(more)).ok();
+        let run: serde_json::Value =
+            serde_json::from_str(run(&pack, &["--json"]).ok().text()).unwrap();
+        (std::fs::metadata(pack).unwrap().len(), run["outputs"][0]["values"].clone())
+    };
+    let (wide, exact) = build("wide.tilepack", &["--dim=N=1"]);
+    let (narrow, rounded) = build("net.tilepack", &["--dim=N=1", "--weights-type=int8"]);
+    assert!(wide - narrow > 3000, "{wide} and {narrow} bytes");
+    assert_eq!(rounded, json["outputs"][0]["values"]);
+    assert_ne!(rounded, exact);
+    // A plan that needs the weight in f32 gets it as it was given.
+    let (_, both) = build("both.tilepack", &["--dim=N=1,40", "--weights-type=int8"]);
+    let (_, wide_both) = build("wide_both.tilepack", &["--dim=N=1,40"]);
+    assert_eq!((&both, &wide_both), (&rounded, &exact));
+
+    for wrong in [["--factors", "f16"], ["--storage", "int8"]] {
+        let wrong = run(path, &["--random=1", "--weights-type=int8", wrong[0], wrong[1]]);
+        assert_eq!(wrong.code, 2, "{}", wrong.err);
+    }
+    let wrong = run(path, &["--random=1", "--weights-type=int4"]);
+    assert!(wrong.err.contains("expected int8, and found `int4`"), "{}", wrong.err);
+}

@@ -65,7 +65,8 @@ impl Groups<'_> {
         let mut large = self.stored();
         large.retain(|&id| {
             let node = graph.node(id);
-            !matches!(node.op, Op::Scan(_) | Op::Result { .. }) && profile.is_too_large(&node.ty)
+            !matches!(node.op, Op::Scan(_) | Op::Result { .. })
+                && profile.is_too_large(&node.ty, node.op.is_constant())
         });
         large
     }

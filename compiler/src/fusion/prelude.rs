@@ -33,7 +33,7 @@ impl Prelude {
     /// Finds the prelude of a graph. `order` is topological.
     pub fn find(graph: &Graph, order: &[NodeId], profile: &Profile) -> Prelude {
         let most_buffers = profile.max_buffers as usize;
-        let fits = |id| !profile.is_too_large(&graph.node(id).ty);
+        let fits = |id| !profile.is_too_large(&graph.node(id).ty, false);
         let mut prelude = Prelude { nodes: NodeSet::new(), kept: NodeSet::new() };
         let mut of_weights = NodeSet::new();
         for &id in order {

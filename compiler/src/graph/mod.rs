@@ -133,6 +133,11 @@ impl Op {
         matches!(self, Op::Input(_) | Op::Weight(_) | Op::Elements(_) | Op::Result { .. })
     }
 
+    /// Returns whether the value is in memory before a run, and not an input of it.
+    pub fn is_constant(&self) -> bool {
+        matches!(self, Op::Weight(_) | Op::Elements(_))
+    }
+
     /// Returns whether each element depends only on the operands' elements at its place.
     pub fn is_elementwise(&self) -> bool {
         matches!(self, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast | Op::StopGradient)

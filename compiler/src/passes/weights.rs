@@ -101,11 +101,12 @@ fn shape_of_scales(shape: &[usize], axes: &[usize]) -> Vec<usize> {
     shape.iter().enumerate().map(own).collect()
 }
 
-/// Returns a path for the scales of a weight that no weight or output has.
+/// Returns a path for the scales of a weight that no input, weight or output has.
 fn scale_path(graph: &Graph, path: &str) -> String {
     let is_taken = |name: &str| {
-        let weights = graph.weights.iter().filter_map(|&id| graph.node(id).op.given_name());
-        weights.chain(graph.outputs.iter().map(|(name, _)| name.as_str())).any(|n| n == name)
+        let given = graph.inputs.iter().chain(&graph.weights);
+        let given = given.filter_map(|&id| graph.node(id).op.given_name());
+        given.chain(graph.outputs.iter().map(|(name, _)| name.as_str())).any(|n| n == name)
     };
     let numbered = (2..).map(|number| format!("{path}.scale_{number}"));
     let mut names = std::iter::once(format!("{path}.scale")).chain(numbered);
@@ -350,7 +351,7 @@ graph f(%0) -> (P = %4, C = %5)
 graph f(%0, %1) -> (Logits = %4, T = %5)
 %0 = input Token : i32[6]
 %1 = weight E : f32[50, 64]
-%2 = input Y : f32[2, 50]
+%2 = input E.scale : f32[2, 50]
 %3 = contract assign [t, d] (t: 0..6, d: 0..64) { @0 = %0[t]; v0 = %1[@0, d]; yield v0 } : f32[6, 64]
 %4 = contract sum [t, w] (t: 0..6, w: 0..50, d: 0..64) { v0 = %3[t, d]; v1 = %1[w, d]; v2 = mul v0 v1; yield v2 } : f32[6, 50]
 %5 = contract sum [n, d] (n: 0..2, d: 0..64, w: 0..50) { v0 = %2[n, w]; v1 = %1[w, d]; v2 = exp v1; v3 = mul v0 v2; yield v3 } : f32[2, 64]

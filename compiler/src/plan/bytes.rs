@@ -8,12 +8,16 @@ use crate::dtype::DType;
 use crate::profile::Execution;
 
 use super::draft::Draft;
-use super::{BufferId, Content, Loop, Work};
+use super::{BufferId, Content, Loop, PlanError, Work};
 
-/// Stores the weights that the run does not change, and the constants, in bytes.
-pub(crate) fn in_bytes(mut draft: Draft) -> Draft {
+/// Stores the weights that no run changes, and the constants, in bytes. Programs of a training share
+/// weights, which some of them write: with `updates`, weights have words.
+///
+/// # Errors
+/// If a weight that must have words is too large for a buffer.
+pub(crate) fn in_bytes(mut draft: Draft, updates: bool) -> Result<Draft, PlanError> {
     if draft.profile.execution == Execution::Native {
-        return draft;
+        return Ok(draft);
     }
     // The first turn of a loop reads what the other turns read from a buffer that kernels write.
     let carries = Loop::all(&draft.loops).flat_map(|around| &around.carries);
@@ -21,10 +25,20 @@ pub(crate) fn in_bytes(mut draft: Draft) -> Draft {
     words.extend(draft.updates.iter().map(|(weight, _)| draft.weights[*weight].buffer));
     for id in draft.buffers.ids() {
         let buffer = &mut draft.buffers[id];
-        let is_given = matches!(buffer.content, Content::Weight | Content::Constant(_));
-        let is_read = is_given && !words.contains(&id);
+        let is_read = match buffer.content {
+            Content::Weight => !updates && !words.contains(&id),
+            Content::Constant(_) => !words.contains(&id),
+            _ => false,
+        };
         if is_read && matches!(buffer.ty.dtype, DType::I8 | DType::U8) {
             buffer.storage = buffer.ty.dtype;
+        }
+    }
+    for port in &draft.weights {
+        let buffer = &draft.buffers[port.buffer];
+        let limit = draft.profile.most_bytes(buffer.storage);
+        if buffer.bytes() > limit {
+            return Err(draft.too_large(port.name.clone(), &port.ty, [buffer.bytes(), limit]));
         }
     }
     let Draft { prelude, steps, buffers, .. } = &mut draft;
@@ -35,5 +49,66 @@ pub(crate) fn in_bytes(mut draft: Draft) -> Draft {
             nest.in_bytes = in_bytes.map(|(number, _)| number).collect();
         }
     }
-    draft
+    Ok(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::DType;
+    use crate::graph::Graph;
+    use crate::pipeline::{Options, plan_with};
+    use crate::plan::Plan;
+    use crate::profile::Profile;
+
+    fn planned(text: &str, options: &Options) -> Plan {
+        let graph = Graph::parse(text).unwrap();
+        graph.verify().unwrap();
+        plan_with(&graph, &Profile::generic(), options).unwrap()
+    }
+
+    /// Returns the types in which the weights are stored.
+    fn stored(plan: &Plan) -> Vec<DType> {
+        plan.weights.iter().map(|port| plan.buffers[port.buffer].storage).collect()
+    }
+
+    #[test]
+    fn what_no_kernel_writes_is_in_bytes() {
+        let text = "\
+graph f(%0) -> (A = %4, Changed = %5, Last = %7)
+%0 = input X : i8[2, 40]
+%1 = weight Read : i8[2, 40]
+%2 = weight Changed : i8[2, 40]
+%3 = weight Carried : u8[2, 40]
+%4 = add %0 %1 : i8[2, 40]
+%5 = add %2 %0 : i8[2, 40]
+%6 = scan 3 sequences () carries (%3) captures () yields () {
+    graph step(%0) -> (w = %1)
+    %0 = input w : u8[2, 40]
+    %1 = add %0 %0 : u8[2, 40]
+} : u8[2, 40]
+%7 = result 0 %6 : u8[2, 40]
+";
+        let plan = planned(text, &Options::default());
+        assert_eq!(stored(&plan), [DType::I8, DType::I32, DType::U32]);
+        assert_eq!(plan.buffers[plan.inputs[0].buffer].storage, DType::I32);
+        let training = planned(text, &Options { updates: true, ..Options::default() });
+        assert_eq!(stored(&training), [DType::I32, DType::I32, DType::U32]);
+    }
+
+    #[test]
+    fn the_limit_of_a_buffer_is_of_its_bytes() {
+        let text = |rows: usize| {
+            format!(
+                "\
+graph f(%0) -> (Y = %2)
+%0 = input X : f32[{rows}]
+%1 = weight W : f32[{rows}, 8192]
+%2 = contract sum [u] (u: 0..8192, k: 0..{rows}) {{ v0 = %0[k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 }} : f32[8192]
+"
+            )
+        };
+        let options = Options { quantize_weights: true, ..Options::default() };
+        let parts = |rows: usize| planned(&text(rows), &options).weights.len() - 1;
+        assert_eq!([8192, 16384, 20000].map(parts), [1, 1, 2]);
+    }
 }

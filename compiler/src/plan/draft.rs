@@ -87,18 +87,24 @@ impl<'g> Draft<'g> {
         let Some(stored) = self.profile.storage(ty.dtype) else {
             return Err(source.unsupported(self.profile, format!("tensors of type {}", ty.dtype)));
         };
-        let buffer = Buffer { ty: ty.clone(), storage: stored, content };
-        let limit = self.profile.most_bytes(stored);
-        if buffer.bytes() > limit {
-            return Err(PlanError::TooLarge {
-                value: source.name(),
-                bytes: buffer.bytes(),
-                ty: buffer.ty,
-                limit,
-                device: self.profile.name.clone(),
-            });
+        let is_constant = matches!(content, Content::Weight | Content::Constant(_));
+        let sizes = self.profile.bytes(ty, is_constant);
+        if let Some((bytes, limit)) = sizes.filter(|(bytes, limit)| bytes > limit) {
+            return Err(self.too_large(source.name(), ty, [bytes, limit]));
         }
-        Ok(self.buffers.push(buffer))
+        Ok(self.buffers.push(Buffer { ty: ty.clone(), storage: stored, content }))
+    }
+
+    /// Returns the error for a tensor that takes more bytes than a buffer can have.
+    pub(super) fn too_large(&self, value: String, ty: &TensorType, sizes: [u64; 2]) -> PlanError {
+        let [bytes, limit] = sizes;
+        PlanError::TooLarge {
+            value,
+            bytes,
+            ty: ty.clone(),
+            limit,
+            device: self.profile.name.clone(),
+        }
     }
 
     /// Checks every nest, and the order in which steps read and write buffers.

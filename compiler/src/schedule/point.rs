@@ -413,6 +413,12 @@ impl<'a> Point<'a> {
         for (value, stride) in &load.dynamic {
             element = element + done(*value) * *stride as i32;
         }
+        // Shading languages refuse a constant out of bounds, even where the conditions exclude it.
+        let elements = self.nest.operands[load.operand].elements() / lanes as usize;
+        let is_inside = |at: i32| usize::try_from(at).is_ok_and(|at| at < elements);
+        if element.as_i32().is_some_and(|at| !is_inside(at)) {
+            element = 0.into();
+        }
         let splat = if lanes == 1 { self.lanes } else { 1 };
         if load.when.is_empty() {
             let stored = self.read(b, load, element).splat(splat);

@@ -167,7 +167,8 @@ impl<'g> Related<'g> {
     }
 
     fn is_large(&self, id: NodeId) -> bool {
-        self.profile.is_too_large(&self.graph.node(id).ty)
+        let node = self.graph.node(id);
+        self.profile.is_too_large(&node.ty, node.op.is_constant())
     }
 
     /// Returns the cuts of all tensors. They have the same number of parts, and all but the last
@@ -180,8 +181,9 @@ impl<'g> Related<'g> {
         let mut most = blocks;
         let of_these = self.axes.iter().map(|(id, _)| id).filter(|id| large.contains(id));
         for id in of_these {
-            let (bytes, mut limit) = self.profile.bytes(&self.graph.node(id).ty)?;
-            if let Op::PrngValue = self.graph.node(id).op {
+            let node = self.graph.node(id);
+            let (bytes, mut limit) = self.profile.bytes(&node.ty, node.op.is_constant())?;
+            if let Op::PrngValue = node.op {
                 // A part may begin at any lane.
                 limit = limit.saturating_sub((LANES * DType::F32.size()) as u64);
             }
