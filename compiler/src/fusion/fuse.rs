@@ -27,6 +27,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use crate::affine::Affine;
+use crate::dtype::DType;
 use crate::graph::{
     Access, Aggregation, Contraction, ContractionLeaf, Graph, NodeId, NodeMap, NodeSet, Op,
 };
@@ -35,6 +36,7 @@ use crate::profile::{Execution, Profile};
 use crate::scalar::{BinaryOp, Inst, Value};
 
 use super::group::{Group, Groups, MOST_NODES};
+use super::links::Links;
 use super::prelude::Prelude;
 
 /// The most evaluations for each element for which a cheap node with one operand is recomputed
@@ -62,7 +64,7 @@ fn groups_of(graph: &Graph, profile: &Profile) -> Vec<Group> {
         stored.extend(must_be_read_from_memory(graph, id));
     }
     let most_buffers = profile.max_buffers as usize;
-    let prelude = Prelude::find(graph, &links.order, profile);
+    let prelude = Prelude::find(graph, &links, profile);
     stored.extend(prelude.kept.iter());
     let is_contraction = |id: &NodeId| matches!(graph.node(*id).op, Op::Contraction(_));
     let reductions = graph.ids().filter(|id| is_contraction(id) && !is_view(graph, *id)).collect();
@@ -138,38 +140,6 @@ pub(super) fn compared_with_extremes(
         }
     }
     found
-}
-
-/// The readers of nodes. Unlike [`Graph::users`], in topological order.
-struct Links {
-    /// All nodes in topological order.
-    order: Vec<NodeId>,
-    /// Readers of each node, once for each operand position.
-    users: NodeMap<Vec<NodeId>>,
-    /// How many of the graph's outputs are in the memory of each node.
-    outputs: NodeMap<usize>,
-}
-
-impl Links {
-    fn new(graph: &Graph) -> Links {
-        let order = graph.topological();
-        let mut outputs = NodeMap::new();
-        graph
-            .outputs
-            .iter()
-            .for_each(|(_, id)| *outputs.slot(graph.storage(*id)).get_or_insert(0) += 1);
-        let mut users: NodeMap<Vec<NodeId>> = NodeMap::new();
-        for &id in &order {
-            for &operand in graph.operands(id) {
-                users.slot(operand).get_or_insert_default().push(id);
-            }
-        }
-        Links { order, users, outputs }
-    }
-
-    fn users(&self, id: NodeId) -> &[NodeId] {
-        self.users.get(id).map_or(&[], Vec::as_slice)
-    }
 }
 
 /// The location of a node that is computed but not stored.
@@ -295,8 +265,8 @@ impl<'g> Grouping<'g> {
     /// Returns the groups into which to inline `id`, which is evaluated `needed` times, or `None`
     /// to store it.
     fn inline(&mut self, id: NodeId, needed: f64) -> Option<Inlined> {
-        let node = self.graph.node(id);
-        let users = self.links.users(id);
+        let (node, links) = (self.graph.node(id), self.links);
+        let users = links.users(id);
         let mut roots = Vec::new();
         let mut at_place = true;
         for &user in users {
@@ -332,7 +302,11 @@ impl<'g> Grouping<'g> {
         if matches!(node.op, Op::PrngValue | Op::PrngState { .. } | Op::Scan(_)) {
             return None;
         }
-        if widens_for_elementwise(self.graph, id) {
+        // On a cpu, a mask of positions is computed about as fast as it is read, and a nest of
+        // attention leaves out what it hides.
+        let is_native = self.profile.execution == Execution::Native;
+        let is_mask = links.positions.contains(id) || masks_by_positions(self.graph, id, links);
+        if widens_for_elementwise(self.graph, id) || (is_native && is_mask) {
             return Some(Inlined { roots, at_place });
         }
         let bytes = |id: NodeId| self.graph.node(id).ty.elements() * self.graph.dtype(id).size();
@@ -346,7 +320,6 @@ impl<'g> Grouping<'g> {
         let tensors = operands.iter().filter(|&&o| self.graph.node(o).ty.elements() > 1).count();
         // On a cpu, stored values stay in a cache, and the fast products and convolutions read
         // operands as they lie in memory.
-        let is_native = self.profile.execution == Execution::Native;
         if is_native
             && turns(&node.op)
             && users.iter().any(|&user| self.reads_through_window(user, id))
@@ -477,7 +450,17 @@ fn turns(op: &Op) -> bool {
     op.aggregation == Aggregation::Assign && written != read
 }
 
-fn is_expensive(op: &Op) -> bool {
+/// Returns whether a node joins a mask in memory with one of positions, so that reading the former
+/// in its place takes about as long.
+fn masks_by_positions(graph: &Graph, id: NodeId, links: &Links) -> bool {
+    let operands = graph.operands(id);
+    matches!(graph.node(id).op, Op::Binary(BinaryOp::BitAnd | BinaryOp::BitOr))
+        && graph.dtype(id) == DType::Bool
+        && operands.iter().any(|&operand| links.positions.contains(operand))
+        && operands.iter().any(|&operand| graph.node(graph.storage(operand)).op.is_source())
+}
+
+pub(super) fn is_expensive(op: &Op) -> bool {
     match op {
         Op::Unary(op) => op.is_expensive(),
         Op::Binary(op) => op.is_expensive(),

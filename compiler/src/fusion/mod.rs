@@ -8,6 +8,7 @@
 mod attention;
 mod fuse;
 mod group;
+mod links;
 mod merge;
 mod prelude;
 

@@ -8,6 +8,7 @@
 //! Why it is sound: a node is a function of its operands, and none of these depends on an input.
 
 use super::fuse::widens_for_elementwise;
+use super::links::Links;
 use crate::affine::Affine;
 use crate::dtype::DType;
 use crate::graph::{Access, Aggregation, Contraction, Graph, NodeId, NodeSet, Op};
@@ -30,9 +31,11 @@ pub(super) struct Prelude {
 }
 
 impl Prelude {
-    /// Finds the prelude of a graph. `order` is topological.
-    pub fn find(graph: &Graph, order: &[NodeId], profile: &Profile) -> Prelude {
+    /// Finds the prelude of a graph with these `links`.
+    pub fn find(graph: &Graph, links: &Links, profile: &Profile) -> Prelude {
+        let Links { order, positions, .. } = links;
         let most_buffers = profile.max_buffers as usize;
+        let is_native = profile.execution == Execution::Native;
         let fits = |id| !profile.is_too_large(&graph.node(id).ty, false);
         let mut prelude = Prelude { nodes: NodeSet::new(), kept: NodeSet::new() };
         let mut of_weights = NodeSet::new();
@@ -66,6 +69,7 @@ impl Prelude {
             let is_widened = widened.contains(id) && !is_factor;
             let is_free = shows_memory(graph, id)
                 || widens_for_elementwise(graph, id)
+                || (is_native && positions.contains(id))
                 || !fits(id)
                 || is_widened
                 || (!is_factor && (!of_weights.contains(id) || grows(graph, id)));
@@ -192,7 +196,7 @@ fn has_whole_rows(op: &Contraction) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Prelude;
+    use super::{Links, Prelude};
     use crate::graph::Graph;
     use crate::profile::Profile;
 
@@ -241,7 +245,7 @@ graph g(%0) -> (Y = %3)
     fn kept_of(graph: &str, profile: &Profile) -> String {
         let graph = Graph::parse(graph).unwrap();
         graph.verify().unwrap();
-        let prelude = Prelude::find(&graph, &graph.topological(), profile);
+        let prelude = Prelude::find(&graph, &Links::new(&graph), profile);
         graph
             .ids()
             .filter(|id| prelude.kept.contains(*id))

@@ -112,7 +112,7 @@ mod winograd;
 mod words;
 
 pub use address::Address;
-pub use attention::{Attention, Block};
+pub use attention::{Attention, Block, Shorter, Stages};
 pub use blocks::{PANEL_ROW_BYTES, ProductBlocks};
 pub use chain::{Chain, Move};
 pub use code::{Code, Relation, WordOp};

@@ -163,7 +163,7 @@ impl Nest {
     }
 
     /// Returns whether a value of the body is `x - top`, where `top` is the maximum of x.
-    fn is_below(&self, value: Value, top: Value) -> bool {
+    pub(super) fn is_below(&self, value: Value, top: Value) -> bool {
         match (&self.body.insts[value].0, &self.body.insts[top].0) {
             (Inst::Binary(BinaryOp::Sub, x, y), Inst::Leaf(Leaf::Statistic(_, of))) => {
                 *y == top && x == of

@@ -74,6 +74,7 @@ mod factor_guards;
 mod gather;
 mod inline;
 mod inner;
+mod mask;
 mod members;
 mod name;
 mod pieces;
@@ -100,7 +101,7 @@ pub use roles::Roles;
 pub(crate) use rows::row_form;
 pub(crate) use running::Running;
 pub(crate) use simplify::{change_program, simplify};
-pub use stages::Stages;
+pub use stages::{Blocks, Shorter, Stages};
 pub use verify::InvalidNest;
 pub use window::Window;
 

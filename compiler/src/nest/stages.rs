@@ -8,16 +8,21 @@
 //! The nest is cut first: the outer row axes become loops, and the next axis runs over a block. The
 //! rest of the nest is then computed in stages.
 //!
+//! If a [mask](super::mask) hides the last points of a block's rows, the block has stages over the
+//! other points. A device uses them where the hidden points are known to add nothing, which it
+//! checks by the rows' tops.
+//!
 //! Why it is sound: a cut only renames places, and each stage computes a part of the nest's
 //! programs at the same axes.
 
 use crate::affine::Affine;
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 use crate::tensor::TensorType;
 
-use super::attention::{needed, only_needed};
+use super::attention::{Attention, needed, only_needed};
+use super::mask::Mask;
 use super::simplify::{change_program, programs, simplify};
 use super::{Axis, Inner, Leaf, Load, Nest, Output};
 
@@ -32,19 +37,48 @@ pub struct Stages {
     pub weights: Nest,
     /// Reads the left factor and the statistics, and writes the other outputs of the nest.
     pub product: Nest,
-    /// Number of statistics that the product reads.
-    pub statistics: usize,
-    /// Number of rows of the block.
-    pub rows: usize,
     /// The number of rows times the number of points.
     pub area: usize,
+}
+
+/// Blocks of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocks {
+    /// The stages of each block, over all points.
+    pub stages: Stages,
+    /// Number of statistics that the product has as operands.
+    pub statistics: usize,
+    /// Number of rows of a block.
+    pub rows: usize,
     /// Trip counts of the loops around the stages, except those around the nest: outermost first,
     /// the loop over the blocks last.
     pub turns: Vec<usize>,
     /// True if blocks divide row axes only, not batch axes. The blocks of one turn of the outer
     /// loops then share their right factors.
     pub of_rows: bool,
+    /// The stages of blocks whose last points are hidden by a mask.
+    pub shorter: Option<Shorter>,
 }
+
+/// Stages over the first points only, for blocks whose other points a mask hides. They compute the
+/// same if exp(score - top) is 0 for every row of the block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shorter {
+    /// The stages, by ascending number of points.
+    pub stages: Vec<Stages>,
+    /// For each block the number of its stages. `stages.len()` stands for those over all points.
+    pub choice: Vec<usize>,
+    /// The statistic that is the top.
+    pub top: usize,
+    /// The score of hidden points, an f32.
+    pub score: Scalar,
+}
+
+/// The most numbers of points for which there are stages, beside that of all points.
+const MOST_SHORTER: usize = 8;
+
+/// The fewest rows of a block with a mask. Smaller blocks hide more points, but are slower.
+const LEAST_MASKED: usize = 64;
 
 /// Rows for which the stages are computed in blocks: one batch or row axis is cut, and the axes
 /// before it become loops.
@@ -62,29 +96,110 @@ impl Nest {
     /// Returns the stages of an attention nest in blocks of about `most` scores: those of the equal
     /// blocks, then those of the remainder. Returns `None` if the nest is not attention or index
     /// arithmetic overflows 64 bits.
-    pub fn stages(&self, most: usize) -> Option<Vec<Stages>> {
-        let roles = self.attention()?.roles;
+    pub fn stages(&self, most: usize) -> Option<Vec<Blocks>> {
+        let attention = self.attention()?;
+        let mask = self.mask(&attention);
+        let roles = attention.roles;
         let order = [&roles.batch[..], &roles.rows].concat();
         let extent = |axis: usize| self.axes[axis].extent;
+        let is_masked = |axis: usize| {
+            let mentions = |mask: &Mask| mask.condition.coefficient(axis) != 0;
+            extent(axis) >= 2 * LEAST_MASKED
+                && roles.rows.contains(&axis)
+                && mask.as_ref().is_some_and(mentions)
+        };
         let mut number = order.len() - 1;
         let mut inner = self.reduction_points();
-        while number > 0 && inner.saturating_mul(extent(order[number])) <= most {
+        while number > 0
+            && !is_masked(order[number])
+            && inner.saturating_mul(extent(order[number])) <= most
+        {
             inner *= extent(order[number]);
             number -= 1;
         }
         let axis = order[number];
-        let size = (most / inner.max(1)).clamp(1, extent(axis));
+        let mut size = (most / inner.max(1)).clamp(1, extent(axis));
+        if is_masked(axis) {
+            size = size.min((extent(axis) / MOST_SHORTER).max(LEAST_MASKED));
+        }
         // A block of few rows would be slow, so the blocks are as equal as possible.
         let size = extent(axis).div_ceil(extent(axis).div_ceil(size));
         let (blocks, rest) = (extent(axis) / size, extent(axis) % size);
         let cut = Cut { outer: &order[..number], axis, start: 0, size, blocks };
         let of_rows = roles.rows.contains(&axis);
-        let mut all = vec![self.cut(&cut)?.in_stages(self.loops, of_rows)?];
+        let mask = mask.as_ref().filter(|_| is_masked(axis));
+        let mut all = vec![self.blocks(&cut, of_rows, mask)?];
         if rest > 0 {
             let rest = Cut { start: blocks * size, size: rest, blocks: 1, ..cut };
-            all.push(self.cut(&rest)?.in_stages(self.loops, of_rows)?);
+            all.push(self.blocks(&rest, of_rows, mask)?);
         }
         Some(all)
+    }
+
+    /// Returns the blocks of a part of the nest's rows.
+    fn blocks(&self, cut: &Cut, of_rows: bool, mask: Option<&Mask>) -> Option<Blocks> {
+        let nest = self.cut(cut)?;
+        let Attention { roles, top, .. } = nest.attention()?;
+        let of_places: Vec<usize> =
+            (0..nest.outputs.len()).filter(|&output| !nest.is_of_rows(output)).collect();
+        let mut statistics = nest.statistics_of(&of_places);
+        let shorter = mask.zip(top).and_then(|(mask, top)| {
+            // Also the top is a statistic, for the check.
+            let mut checked = statistics.clone();
+            let place = statistics.iter().position(|&known| known == top).unwrap_or_else(|| {
+                checked.push(top);
+                statistics.len()
+            });
+            let shorter = self.shorter(cut, &nest, &checked, (place, mask))?;
+            statistics = checked;
+            Some(shorter)
+        });
+        let rows = nest.points(roles.batch.iter().chain(&roles.rows));
+        let turns = nest.axes[nest.loops()][self.loops..].iter().map(|axis| axis.extent).collect();
+        let stages = nest.in_stages(&statistics)?;
+        let statistics = statistics.len();
+        Some(Blocks { stages, statistics, rows, turns, of_rows, shorter })
+    }
+
+    /// Returns the stages of the blocks of a `cut` whose last points are hidden, if there are any.
+    /// `nest` is a block, and `top` the number of the top among the statistics.
+    fn shorter(
+        &self,
+        cut: &Cut,
+        nest: &Nest,
+        statistics: &[Value],
+        (top, mask): (usize, &Mask),
+    ) -> Option<Shorter> {
+        let (here, point) = (self.reduction().start, nest.reduction().start);
+        let all = self.axes[here].extent;
+        let mut bounds = self.variable_bounds();
+        let mut reach = Vec::with_capacity(cut.blocks);
+        for block in 0..cut.blocks {
+            let first = (cut.start + block * cut.size) as i64;
+            bounds[cut.axis] = (first, first + cut.size as i64 - 1);
+            // A row without any point is left to the stages over all points.
+            reach.push(mask.reach(here, &bounds).filter(|&points| points > 0).unwrap_or(all));
+        }
+        let lengths = |unit: usize| {
+            let rounded = reach.iter().map(|points| points.next_multiple_of(unit));
+            let mut lengths: Vec<usize> = rounded.filter(|&points| points < all).collect();
+            lengths.sort_unstable();
+            lengths.dedup();
+            lengths
+        };
+        let mut points = lengths(1);
+        if points.len() > MOST_SHORTER {
+            points = lengths(all.div_ceil(MOST_SHORTER));
+        }
+        let stages = points.iter().map(|&points| {
+            let mut nest = nest.clone();
+            nest.axes[point].extent = points;
+            nest.in_stages(statistics)
+        });
+        let stages = stages.collect::<Option<Vec<Stages>>>()?;
+        let choice = reach.iter().map(|&least| points.partition_point(|&points| points < least));
+        let (choice, score) = (choice.collect(), mask.score);
+        (!stages.is_empty()).then_some(Shorter { stages, choice, top, score })
     }
 
     /// Returns a part of the nest's rows, with loops around it for the outer axes and the blocks.
@@ -110,9 +225,9 @@ impl Nest {
         Some(nest)
     }
 
-    /// Returns the stages of all rows of a nest that has been cut; `around` is the number of loops
-    /// around it before the cut.
-    fn in_stages(&self, around: usize, of_rows: bool) -> Option<Stages> {
+    /// Returns the stages of all rows of a nest that has been cut. The product has these
+    /// `statistics` of the body as operands.
+    fn in_stages(&self, statistics: &[Value]) -> Option<Stages> {
         let roles = self.attention()?.roles;
         let points: Vec<usize> = self.reduction().collect();
         let row_axes = [&roles.batch[..], &roles.rows].concat();
@@ -149,7 +264,6 @@ impl Nest {
         let outputs = |numbers: &[usize]| {
             numbers.iter().map(|&output| self.outputs[output].clone()).collect::<Vec<_>>()
         };
-        let statistics = self.statistics_of(&others);
         let mut nest = self.bare("weights", None);
         nest.operands.extend(self.inner.iter().map(|_| of_area.clone()));
         let mut weights = self.body.clone();
@@ -163,7 +277,7 @@ impl Nest {
                 Leaf::OfBody(value) => *value,
                 leaf => weights.push(Inst::Leaf(leaf.clone()), dtype),
             });
-        weights.results = [&[roles.left][..], &statistics, &here].concat();
+        weights.results = [&[roles.left][..], statistics, &here].concat();
         nest.epilogue = weights;
         nest.outputs = vec![output(&of_area, &place)];
         nest.outputs.extend(statistics.iter().map(|_| output(&of_row, &row)));
@@ -186,9 +300,7 @@ impl Nest {
         nest.outputs = outputs(&others);
         let free: Vec<usize> = (0..self.free).collect();
         let product = self.part(nest, &free, free.len(), &points)?;
-        let turns = self.axes[self.loops()][around..].iter().map(|axis| axis.extent).collect();
-        let statistics = statistics.len();
-        Some(Stages { scores, weights, product, statistics, rows, area, turns, of_rows })
+        Some(Stages { scores, weights, product, area })
     }
 
     /// Returns the statistics of the body that some outputs read.

@@ -1,8 +1,12 @@
 //! Nests of attention, a block of rows at a time. Scores, weights and product of a block run one
 //! after the other as plain nests. The tensors between them stay in the cache of the thread that
 //! runs them.
+//!
+//! Where a mask hides the last points of a block, shorter stages leave these out. A hidden point
+//! has the weight exp(score - top), so it adds nothing if that is 0 and the right factor is finite
+//! there. Both are checked; if they do not hold, the stages over all points run.
 
-use super::memory::{Operand, Output, bytes, scratch};
+use super::memory::{Operand, Output, bytes, elements, scratch};
 use super::prepared::{Packed, Prepared};
 use super::threads::pool;
 use std::ops::Range;
@@ -22,16 +26,71 @@ pub struct Attention {
     of_rows: Vec<bool>,
 }
 
-/// The stages of blocks of one size.
+/// The exponential of an f32 below this is 0.
+const LEAST_EXPONENT: f32 = -104.0;
+
+/// Blocks of one size.
 struct Block {
+    stages: Stages,
+    statistics: usize,
+    rows: usize,
+    turns: Vec<usize>,
+    shares_rights: bool,
+    shorter: Option<Shorter>,
+}
+
+/// The stages of a block.
+struct Stages {
     scores: Vec<Prepared>,
     weights: Prepared,
     product: Prepared,
-    statistics: usize,
-    rows: usize,
     area: usize,
-    turns: Vec<usize>,
-    shares_rights: bool,
+}
+
+/// The stages of blocks whose last points are hidden.
+struct Shorter {
+    stages: Vec<Stages>,
+    choice: Vec<usize>,
+    hidden: Hidden,
+}
+
+/// The score of hidden points, and the number of the statistic that is the top.
+#[derive(Clone, Copy)]
+struct Hidden {
+    score: f32,
+    top: usize,
+}
+
+impl Stages {
+    fn new(stages: &native::Stages) -> Self {
+        let prepare = |stage: &NativeProgram| Prepared::new(Arc::new(stage.clone()));
+        Self {
+            scores: stages.scores.iter().map(prepare).collect(),
+            weights: prepare(&stages.weights),
+            product: prepare(&stages.product),
+            area: stages.area,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Prepared> {
+        self.scores.iter().chain([&self.weights, &self.product])
+    }
+}
+
+impl Shorter {
+    fn new(shorter: &native::Shorter) -> Self {
+        let native::Shorter { stages, choice, top, score } = shorter;
+        Self {
+            stages: stages.iter().map(Stages::new).collect(),
+            choice: choice.clone(),
+            hidden: Hidden { score: score.to_f64() as f32, top: *top },
+        }
+    }
+
+    /// Returns the stages of a block, if they are not those over all points.
+    fn stages(&self, block: usize) -> Option<&Stages> {
+        self.stages.get(*self.choice.get(block)?)
+    }
 }
 
 /// The right factors of a block's products, packed for several blocks.
@@ -43,16 +102,13 @@ struct Rights {
 impl Attention {
     /// Prepares the stages.
     pub fn new(attention: &native::Attention) -> Self {
-        let prepare = |stage: &NativeProgram| Prepared::new(Arc::new(stage.clone()));
         let block = |block: &native::Block| Block {
-            scores: block.scores.iter().map(prepare).collect(),
-            weights: prepare(&block.weights),
-            product: prepare(&block.product),
+            stages: Stages::new(&block.stages),
             statistics: block.statistics,
             rows: block.rows,
-            area: block.area,
             turns: block.turns.clone(),
             shares_rights: block.shares_rights,
+            shorter: block.shorter.as_ref().map(Shorter::new),
         };
         Self {
             blocks: attention.blocks.iter().map(block).collect(),
@@ -64,13 +120,17 @@ impl Attention {
     /// block, and the right factors of its products.
     pub fn working_bytes(&self) -> u64 {
         let of_block = |block: &Block| {
-            let Block { scores, weights, product, .. } = block;
-            let area = bytes(&[scores.len() + 1, block.area], size_of::<f32>());
-            let rows = bytes(&[block.statistics, block.rows], size_of::<f32>());
-            let stages = scores.iter().chain([weights, product]);
-            let nested =
-                stages.map(|stage| stage.packed_bytes().saturating_add(stage.working_bytes(false)));
-            nested.fold(area.saturating_add(rows), u64::saturating_add)
+            let Block { stages, statistics, rows, shorter, .. } = block;
+            let area = bytes(&[stages.scores.len() + 1, stages.area], size_of::<f32>());
+            let rows = bytes(&[*statistics, *rows], size_of::<f32>());
+            let rights = stages.all().map(Prepared::packed_bytes);
+            let working = |stages: &Stages| {
+                let nested = stages.all().map(|stage| stage.working_bytes(false));
+                nested.fold(0, u64::saturating_add)
+            };
+            let shorter = shorter.iter().flat_map(|shorter| &shorter.stages);
+            let working = [stages].into_iter().chain(shorter).map(working).max().unwrap_or(0);
+            rights.chain([rows, working]).fold(area, u64::saturating_add)
         };
         self.blocks.iter().map(of_block).max().unwrap_or(0).saturating_mul(pool::threads() as u64)
     }
@@ -122,43 +182,60 @@ impl Attention {
         operands: &[Operand],
         outputs: &[Output],
     ) {
-        let shared = block.shares_rights && blocks.len() > 1;
+        let Block { stages, shorter, .. } = block;
+        let hides = |shorter: &Shorter| blocks.clone().any(|b| shorter.stages(b).is_some());
+        let shorter = shorter.as_ref().filter(|shorter| block.shares_rights && hides(shorter));
+        let shared = block.shares_rights && (blocks.len() > 1 || shorter.is_some());
         let pack = |stage: &Prepared| {
             // An operand that another stage writes changes from block to block.
             let is_shared = shared && stage.right().iter().all(|operand| *operand < operands.len());
             if is_shared { stage.pack_at(&[steps, &[0]].concat(), operands, None) } else { None }
         };
         let rights = Rights {
-            scores: block.scores.iter().map(pack).collect(),
-            product: pack(&block.product),
+            scores: stages.scores.iter().map(pack).collect(),
+            product: pack(&stages.product),
         };
+        // 0 times an infinite value is NaN.
+        let is_finite = |right: &Packed| right.is_finite();
+        let shorter = shorter.filter(|_| rights.product.as_ref().is_some_and(is_finite));
         for number in blocks {
-            // SAFETY: the contract is the same.
-            unsafe {
-                self.run_block(block, &[steps, &[number]].concat(), &rights, operands, outputs)
+            let steps = [steps, &[number]].concat();
+            let run = |stages: &Stages, hidden: Option<Hidden>| {
+                // SAFETY: the contract is the same.
+                unsafe { self.run_block(block, stages, hidden, &steps, &rights, operands, outputs) }
             };
+            let few = shorter.and_then(|s| s.stages(number).map(|stages| (stages, s.hidden)));
+            let is_done = few.is_some_and(|(stages, hidden)| run(stages, Some(hidden)));
+            if !is_done {
+                run(stages, None);
+            }
         }
     }
 
-    /// Runs one block.
+    /// Runs the `stages` of one block. If they leave out `hidden` points, they are given up where
+    /// these may add something: returns whether the block is complete.
     ///
     /// # Safety
     /// The contract of [`Attention::run_blocks`].
+    #[expect(clippy::too_many_arguments, reason = "a block, its stages, and what they read")]
     unsafe fn run_block(
         &self,
         block: &Block,
+        stages: &Stages,
+        hidden: Option<Hidden>,
         steps: &[usize],
         rights: &Rights,
         operands: &[Operand],
         outputs: &[Output],
-    ) {
-        let Block { scores, weights, product, statistics, .. } = block;
+    ) -> bool {
+        let Stages { scores, weights, product, area } = stages;
         // Each buffer starts on a cache line, so that no two threads write one line.
         let [area, rows] =
-            [block.area, block.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
+            [*area, block.rows].map(|count| (count * size_of::<f32>()).next_multiple_of(LINE));
         let (of_rows, others): (Vec<usize>, Vec<usize>) =
             (0..outputs.len()).partition(|&output| self.of_rows[output]);
-        scratch::with((scores.len() + 1) * area + statistics * rows, |memory: &mut [u8]| {
+        let size = (scores.len() + 1) * area + block.statistics * rows;
+        scratch::with(size, |memory: &mut [u8]| {
             let (of_scores, of_weights) = memory.split_at_mut(scores.len() * area);
             for ((stage, memory), right) in
                 scores.iter().zip(of_scores.chunks_exact_mut(area)).zip(&rights.scores)
@@ -178,6 +255,12 @@ impl Attention {
             drop(written);
 
             let (factor, of_statistics) = of_weights.split_at(area);
+            if let Some(Hidden { score, top }) = hidden {
+                let tops = elements::<f32>(&of_statistics[top * rows..]);
+                if !tops[..block.rows].iter().all(|top| score - top < LEAST_EXPONENT) {
+                    return false;
+                }
+            }
             read.truncate(operands.len());
             read.push(Operand::from(factor));
             read.extend(of_statistics.chunks_exact(rows).map(Operand::from));
@@ -185,6 +268,7 @@ impl Attention {
                 others.iter().map(|&output| outputs[output].clone()).collect();
             // SAFETY: the stage writes the rows of outputs that belong to this block.
             unsafe { product.run(steps, &read, rights.product.as_ref(), &written) };
-        });
+            true
+        })
     }
 }

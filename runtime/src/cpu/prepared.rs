@@ -82,6 +82,13 @@ enum Form {
     Points(Register),
 }
 
+impl Packed {
+    /// Returns whether it has f32 elements of a product, all of them finite.
+    pub fn is_finite(&self) -> bool {
+        matches!(&self.0, Form::Right(right) if right.is_finite())
+    }
+}
+
 impl Prepared {
     /// Prepares a program, which must be verified.
     pub fn new(program: Arc<NativeProgram>) -> Self {

@@ -60,6 +60,27 @@ fn a_tree_is_cut_at_its_branches() {
     assert_eq!(reads, [4, 4, 4, 4, 5, 5, 6, 7]);
 }
 
+/// A mask of positions is computed where a cpu reads it. Others read it from memory.
+#[test]
+fn masks_of_positions() {
+    let nodes = [
+        "input X : f32[4, 8, 8]",
+        "index 0 : i32[8, 8]",
+        "index 1 : i32[8, 8]",
+        "cmp_ge %1 %2 : bool[8, 8]",
+        "input M : bool[8, 8]",
+        "bit_and %3 %4 : bool[8, 8]",
+        "constant -1.0 : f32[]",
+        "select %5 %0 %6 : f32[4, 8, 8]",
+    ]
+    .map(String::from);
+    let reads = |profile: &Profile| -> Vec<usize> {
+        plan_for(&nodes, profile).steps.iter().map(|step| step.operands.len()).collect()
+    };
+    assert_eq!(reads(&Profile::cpu()), [2]);
+    assert_eq!(reads(&Profile::generic()), [1, 2]);
+}
+
 /// A tensor that is compared with its own maxima is stored, so that both are computed from the same
 /// elements.
 #[test]

@@ -4,10 +4,11 @@ use std::str::FromStr;
 
 use crate::affine::Affine;
 use crate::cursor::{Cursor, ParseError, Parsed};
+use crate::dtype::DType;
 use crate::tensor::TensorType;
 
 use super::super::address::Address;
-use super::super::attention::{Attention, Block};
+use super::super::attention::{Attention, Block, Shorter, Stages};
 use super::super::blocks::ProductBlocks;
 use super::super::direct::{Direct, Form};
 use super::super::pieces::Piece;
@@ -318,10 +319,19 @@ impl Cursor<'_> {
     }
 
     fn block(&mut self) -> Parsed<Block> {
-        let (rows, area, statistics) =
-            (self.after("rows")?, self.after("area")?, self.after("statistics")?);
+        let (rows, statistics) = (self.after("rows")?, self.after("statistics")?);
         let turns = self.axes_after("turns")?;
         let shares_rights = self.eat("shares");
+        self.expect("{")?;
+        let stages = self.stages()?;
+        let shorter = if self.eat("shorter") { Some(self.shorter()?) } else { None };
+        self.expect("}")?;
+        Ok(Block { stages, statistics, rows, turns, shares_rights, shorter })
+    }
+
+    fn stages(&mut self) -> Parsed<Stages> {
+        self.expect("stages")?;
+        let area = self.after("area")?;
         self.expect("{")?;
         let mut scores = Vec::new();
         while self.starts_with("native") {
@@ -332,6 +342,20 @@ impl Cursor<'_> {
         self.expect("product")?;
         let product = self.native()?;
         self.expect("}")?;
-        Ok(Block { scores, weights, product, statistics, rows, area, turns, shares_rights })
+        Ok(Stages { scores, weights, product, area })
+    }
+
+    fn shorter(&mut self) -> Parsed<Shorter> {
+        let choice = self.numbers()?;
+        let top = self.after("top")?;
+        self.expect("score")?;
+        let score = self.literal(DType::F32)?;
+        self.expect("{")?;
+        let mut stages = Vec::new();
+        while self.starts_with("stages") {
+            stages.push(self.stages()?);
+        }
+        self.expect("}")?;
+        Ok(Shorter { stages, choice, top, score })
     }
 }

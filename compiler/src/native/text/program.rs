@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::super::address::Address;
-use super::super::attention::{Attention, Block};
+use super::super::attention::{Attention, Block, Shorter, Stages};
 use super::super::direct::Direct;
 use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
@@ -250,12 +250,22 @@ impl fmt::Display for Piece {
 
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Block { statistics, rows, area, turns, .. } = self;
+        let Block { stages, statistics, rows, turns, .. } = self;
         let shares = flag(self.shares_rights, "shares");
-        writeln!(
-            f,
-            "block rows {rows} area {area} statistics {statistics} turns {turns:?}{shares} {{"
-        )?;
+        writeln!(f, "block rows {rows} statistics {statistics} turns {turns:?}{shares} {{")?;
+        writeln!(f, "    {}", indented(stages, 1))?;
+        if let Some(Shorter { stages, choice, top, score }) = &self.shorter {
+            writeln!(f, "    shorter {choice:?} top {top} score {score} {{")?;
+            stages.iter().try_for_each(|stages| writeln!(f, "        {}", indented(stages, 2)))?;
+            writeln!(f, "    }}")?;
+        }
+        writeln!(f, "}}")
+    }
+}
+
+impl fmt::Display for Stages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "stages area {} {{", self.area)?;
         for scores in &self.scores {
             writeln!(f, "    {}", indented(scores, 1))?;
         }

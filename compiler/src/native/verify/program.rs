@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::Aggregation;
 
 use super::super::address::Address;
-use super::super::attention::{Attention, Block};
+use super::super::attention::{Attention, Block, Shorter, Stages};
 use super::super::blocks::{MOST_AT_ONCE, PANEL_ROW_BYTES};
 use super::super::direct::{Direct, Form};
 use super::super::pieces::Piece;
@@ -267,21 +267,32 @@ impl NativeProgram {
         ensure(attention.of_rows.len() == self.outputs.len(), || {
             "an output without a kind".into()
         })?;
-        let of_rows = attention.of_rows.iter().filter(|of_rows| **of_rows).count();
         for block in &attention.blocks {
-            let Block { scores, weights, product, statistics, .. } = block;
             ensure(!block.turns.is_empty(), || "a block without a loop".into())?;
-            scores.iter().chain([weights, product]).try_for_each(NativeProgram::verify)?;
-            let count = self.operands.len();
-            let reads = scores
-                .iter()
-                .all(|stage| stage.operands.len() == count && stage.outputs.len() == 1)
+            self.stages(attention, block, &block.stages)?;
+            let Some(Shorter { stages, choice, top, score }) = &block.shorter else { continue };
+            stages.iter().try_for_each(|stages| self.stages(attention, block, stages))?;
+            let is_known = choice.iter().all(|&number| number <= stages.len())
+                && *top < block.statistics
+                && score.dtype == DType::F32
+                && stages.iter().all(|shorter| shorter.area <= block.stages.area);
+            ensure(is_known, || "shorter stages that a block does not have".into())?;
+        }
+        Ok(())
+    }
+
+    fn stages(&self, attention: &Attention, block: &Block, stages: &Stages) -> Checked {
+        let (count, statistics) = (self.operands.len(), block.statistics);
+        let of_rows = attention.of_rows.iter().filter(|of_rows| **of_rows).count();
+        let Stages { scores, weights, product, .. } = stages;
+        scores.iter().chain([weights, product]).try_for_each(NativeProgram::verify)?;
+        let reads =
+            scores.iter().all(|stage| stage.operands.len() == count && stage.outputs.len() == 1)
+                && scores.len() == block.stages.scores.len()
                 && weights.operands.len() == count + scores.len()
                 && weights.outputs.len() == 1 + statistics + of_rows
                 && product.operands.len() == count + 1 + statistics
                 && product.outputs.len() == self.outputs.len() - of_rows;
-            ensure(reads, || "stages with other tensors than a block has".into())?;
-        }
-        Ok(())
+        ensure(reads, || "stages with other tensors than a block has".into())
     }
 }

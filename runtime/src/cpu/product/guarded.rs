@@ -121,7 +121,7 @@ impl GuardedTerms {
                 if !are_unpacked {
                     for (column, to) in numbers.clone().zip(of_columns.chunks_exact_mut(k)) {
                         match right {
-                            Right::Packed(packed) => packed.column(size, tile.batch, column, to),
+                            Right::Packed(packed) => packed.column(tile.batch, column, to),
                             Right::Now(right) => pack_line(right, tile.batch, column, to),
                         }
                     }

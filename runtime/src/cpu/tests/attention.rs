@@ -70,15 +70,7 @@ fn in_blocks() {
             seen += 1;
             check_program(&nest, false);
             let operands = operands(&mut draw, &nest, 0);
-            let aligned: Vec<Register> =
-                operands.iter().map(|tensor| register(tensor.bytes())).collect();
-            let read: Vec<memory::Operand> =
-                aligned.iter().map(|r| memory::Operand::from(r.elements())).collect();
-            let rows_of_nest = 0..nest::rows(&nest);
-            let expected: Vec<_> = rows_of_nest
-                .flat_map(|row| nest::row(&nest, &operands, row, &[]).unwrap())
-                .collect();
-            for scores in [
+            let sizes = [
                 1,
                 3 * points,
                 5 * points + 1,
@@ -86,36 +78,136 @@ fn in_blocks() {
                 rows * points,
                 4 * rows * points,
                 1 << 20,
-            ] {
-                let attention =
-                    native::Attention::in_blocks(&nest, &profile(false), scores).unwrap();
-                let attention = Attention::new(&attention);
-                let mut written: Vec<Register> = nest
-                    .outputs
-                    .iter()
-                    .map(|o| Register::zeroed(o.ty.elements() * size_of::<f32>()))
-                    .collect();
-                let into: Vec<memory::Output> =
-                    written.iter_mut().map(|r| memory::Output::new(r.elements_mut(), 0)).collect();
-                // SAFETY: the plan has verified the nest, and the outputs are borrowed here alone.
-                unsafe { attention.run(&[], &read, &into) };
-                drop(into);
-                let found = nest
-                    .outputs
-                    .iter()
-                    .zip(&written)
-                    .map(|(output, register)| tensor(output, register));
-                let found: Vec<Tensor> = found.collect();
-                for element in &expected {
-                    let (value, expected) =
-                        (found[element.output].get(element.position), element.value.value);
-                    assert!(
-                        alike(value, expected),
-                        "{value:?}, not {expected:?}, in blocks of {scores}:\n{nest}"
-                    );
+            ];
+            equals_the_reference(&nest, &operands, &sizes);
+        }
+    }
+    assert_eq!(seen, 18, "nests of attention");
+}
+
+/// Checks a nest in blocks of about so many scores.
+fn equals_the_reference(nest: &Nest, operands: &[Tensor], sizes: &[usize]) {
+    let aligned: Vec<Register> = operands.iter().map(|tensor| register(tensor.bytes())).collect();
+    let read: Vec<memory::Operand> =
+        aligned.iter().map(|r| memory::Operand::from(r.elements())).collect();
+    let rows = 0..nest::rows(nest);
+    let expected: Vec<_> =
+        rows.flat_map(|row| nest::row(nest, operands, row, &[]).unwrap()).collect();
+    for &scores in sizes {
+        let attention = native::Attention::in_blocks(nest, &profile(false), scores).unwrap();
+        let attention = Attention::new(&attention);
+        let mut written: Vec<Register> = nest
+            .outputs
+            .iter()
+            .map(|o| Register::zeroed(o.ty.elements() * size_of::<f32>()))
+            .collect();
+        let into: Vec<memory::Output> =
+            written.iter_mut().map(|r| memory::Output::new(r.elements_mut(), 0)).collect();
+        // SAFETY: the plan has verified the nest, and the outputs are borrowed here alone.
+        unsafe { attention.run(&[], &read, &into) };
+        drop(into);
+        let found =
+            nest.outputs.iter().zip(&written).map(|(output, register)| tensor(output, register));
+        let found: Vec<Tensor> = found.collect();
+        for element in &expected {
+            let (value, expected) =
+                (found[element.output].get(element.position), element.value.value);
+            assert!(
+                alike(value, expected),
+                "{value:?}, not {expected:?}, in blocks of {scores}:\n{nest}"
+            );
+        }
+    }
+}
+
+/// Returns the nest of one head's attention with this mask, an expression of the row `T0` and the
+/// point `S0`, and this score of hidden points.
+fn masked(mask: &str, score: &str, rows: usize, points: usize) -> Nest {
+    let source = format!(
+        "function f(Q[T, D], K[N, D], V[N, E], Given[T, N]) -> (Y) {{
+            Z[t, s: T, N] = +(Q[t, d] * K[s, d]);
+            T0 = index([T, N], 0);
+            S0 = index([T, N], 1);
+            A = {mask} ? Z : {score};
+            Top[t, 0: T, 1] = >(A[t, s]);
+            W = exp(A - Top);
+            Sum[t, 0: T, 1] = +(W[t, s]);
+            P = W / Sum;
+            Y[t, e: T, E] = +(P[t, s] * V[s, e]);
+        }}"
+    );
+    let model =
+        Model::compile(&source).unwrap_or_else(|error| panic!("{}", error.render(&source, false)));
+    let device = crate::Device::cpu();
+    let mut builder =
+        model.on(&device).input("Given", TensorType::new(DType::Bool, [rows, points]));
+    for (name, shape) in [("Q", [rows, 5]), ("K", [points, 5]), ("V", [points, 7])] {
+        builder = builder.input(name, TensorType::new(DType::F32, shape));
+    }
+    let mut graph = builder.network().unwrap().graph;
+    pipeline::optimise(&mut graph);
+    let plan = pipeline::plan(&graph, &Profile::cpu()).unwrap();
+    let nest = |work: &Work| match work {
+        Work::Nest(nest) if nest.attention().is_some() => Some((**nest).clone()),
+        _ => None,
+    };
+    plan.routines.iter().find_map(|routine| nest(&routine.work)).unwrap()
+}
+
+/// Masks that hide the last points of rows. Blocks leave them out where they add nothing.
+#[test]
+fn hidden_points() {
+    let masks = [
+        "T0 >= S0",
+        "S0 <= T0 + 13",
+        "S0 - T0 < 20 & T0 - S0 <= 9",
+        "(S0 <= T0) & Given",
+        "2 * T0 > S0",
+        // The first rows have no point that counts.
+        "S0 < T0 - 3",
+    ];
+    // The last score is greater than others, so that hidden points count.
+    for (number, score) in ["-1000000000.0", "-1.0 / 0.0", "-2.0"].into_iter().enumerate() {
+        for mask in masks {
+            for (rows, points) in [(150, 163), (139, 131)] {
+                let nest = masked(mask, score, rows, points);
+                let attention = native::Attention::in_blocks(&nest, &profile(false), 1 << 16);
+                let is_shorter = |block: &native::Block| block.shorter.is_some();
+                assert!(attention.unwrap().blocks.iter().any(is_shorter), "{nest}");
+                check_program(&nest, false);
+                let mut rng =
+                    TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha);
+                let mut operands = operands(&mut Draw(&mut rng), &nest, 0);
+                equals_the_reference(&nest, &operands, &[17 * points, 1 << 16]);
+                if number == 0 {
+                    // An infinite value at a point that most rows do not see.
+                    let value = &mut operands[value_operand(&nest)];
+                    let mut scalars: Vec<Scalar> = value.scalars().collect();
+                    scalars[points * 7 - 3] = Scalar::f32(f32::INFINITY);
+                    *value = Tensor::from_scalars(value.ty().clone(), scalars).unwrap();
+                    equals_the_reference(&nest, &operands, &[1 << 16]);
                 }
             }
         }
     }
-    assert_eq!(seen, 18, "nests of attention");
+}
+
+/// Returns the number of the operand with the values.
+fn value_operand(nest: &Nest) -> usize {
+    nest.operands.iter().position(|ty| ty.shape.last() == Some(&7)).unwrap()
+}
+
+/// Other masks leave nothing out.
+#[test]
+fn points_that_are_not_hidden() {
+    for (mask, score) in
+        [("T0 <= S0", "-1000.0"), ("T0 >= S0 | Given", "-1000.0"), ("Given", "-1000.0")]
+    {
+        let nest = masked(mask, score, 140, 140);
+        let attention = native::Attention::in_blocks(&nest, &profile(false), 1 << 16).unwrap();
+        assert!(attention.blocks.iter().all(|block| block.shorter.is_none()), "{nest}");
+    }
+    let added = masked("T0 >= S0", "(0.0 - 1000.0) * Z", 140, 140);
+    let attention = native::Attention::in_blocks(&added, &profile(false), 1 << 16).unwrap();
+    assert!(attention.blocks.iter().all(|block| block.shorter.is_none()), "{added}");
 }

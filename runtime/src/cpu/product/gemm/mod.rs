@@ -285,6 +285,12 @@ pub fn product<T: Element>(
     if size.batch == 0 || size.m == 0 || size.n == 0 {
         return;
     }
+    let blocks = match b {
+        // The panels decide the blocks of terms.
+        Right::Packed(packed) => ProductBlocks { terms: packed.size().blocks.terms, ..size.blocks },
+        Right::Now(_) => size.blocks,
+    };
+    let size = Size { blocks, ..size };
     let kernels = T::kernels();
     let work = size.m.saturating_mul(size.n).saturating_mul(size.k);
     let threads = pool::threads();
@@ -335,8 +341,9 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
         let Size { n, k, .. } = self.size;
         let b = match self.b {
             Right::Packed(packed) => {
-                return self
-                    .multiply(0..n, Panels::Packed { data: packed.batch(self.batch), all: 0..n });
+                let (data, size) = (packed.batch(self.batch), packed.size());
+                let panels = Panels::Packed { data, all: 0..size.n, terms: size.k };
+                return self.multiply(0..n, panels);
             }
             Right::Now(b) => b,
         };
@@ -361,7 +368,8 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
                         self.kernels,
                         self.threads,
                     );
-                    self.multiply(columns.clone(), Panels::Packed { data: packed, all: columns });
+                    let all = columns.clone();
+                    self.multiply(columns, Panels::Packed { data: packed, all, terms: k });
                 },
             );
         }

@@ -14,6 +14,8 @@ const GROUP: usize = 8;
 #[derive(PartialEq)]
 pub struct Packed {
     panels: Register,
+    /// The size of the product. A product with fewer columns or terms reads the first ones.
+    size: Size,
     /// The elements of one batch.
     stride: usize,
 }
@@ -29,7 +31,19 @@ impl Packed {
             let panels = &mut panels.elements_mut()[batch * stride..(batch + 1) * stride];
             pack(b, batch, 0..size.n, size, panels, T::kernels(), pool::threads());
         }
-        Self { panels, stride }
+        Self { panels, size, stride }
+    }
+
+    /// Returns the size of the product for which it is packed.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Returns whether all elements, which must be f32, are finite.
+    pub fn is_finite(&self) -> bool {
+        const INFINITE: u32 = 0x7f80_0000;
+        let bits = self.panels.elements::<u32>();
+        bits.iter().fold(0, |most, bits| most.max(bits & INFINITE)) < INFINITE
     }
 
     /// Returns the memory, for [`Packed::new`].
@@ -52,9 +66,9 @@ impl Packed {
         array
     }
 
-    /// Copies a column of one batch.
-    pub fn column<T: Element>(&self, size: Size, batch: usize, n: usize, to: &mut [T]) {
-        let (packed, index) = (self.batch::<T>(batch), index::<T>(size));
+    /// Copies the first terms of a column of one batch.
+    pub fn column<T: Element>(&self, batch: usize, n: usize, to: &mut [T]) {
+        let (packed, index) = (self.batch::<T>(batch), index::<T>(self.size));
         for (k, to) in to.iter_mut().enumerate() {
             *to = packed[index(k, n)];
         }

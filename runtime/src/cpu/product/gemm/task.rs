@@ -12,8 +12,9 @@ const COLUMNS_TO_PACK: usize = 512;
 
 /// The source of B for a task.
 pub enum Panels<'a, T> {
-    /// Packed as [`super::packed::pack`] does, with the columns `all`.
-    Packed { data: &'a [T], all: Range<usize> },
+    /// Packed as [`super::packed::pack`] does, with the columns `all` and so many terms. They are
+    /// at least those of the product.
+    Packed { data: &'a [T], all: Range<usize>, terms: usize },
     /// In place: the view is all of B, and its outer stride is 1.
     InPlace(View<'a, T>),
 }
@@ -254,12 +255,13 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let lanes = kernels.lanes;
         for start in columns.clone().step_by(kernels.columns()) {
             let (vectors, b, b_stride) = match self.b {
-                Panels::Packed { data, all } => {
-                    let vectors = (all.end - start).div_ceil(lanes).min(kernels.vectors);
+                Panels::Packed { data, all, terms } => {
+                    let width = (all.end - start).div_ceil(lanes).min(kernels.vectors) * lanes;
+                    let vectors = (columns.end - start).div_ceil(lanes).min(width / lanes);
                     let block = &data[ks.start * all.len().next_multiple_of(lanes)..];
-                    let panel =
-                        &block[(start - all.start) * ks.len()..][..ks.len() * vectors * lanes];
-                    (vectors, panel, vectors * lanes)
+                    let packed = (terms - ks.start).min(self.product.size.blocks.terms);
+                    let panel = &block[(start - all.start) * packed..][..ks.len() * width];
+                    (vectors, panel, width)
                 }
                 Panels::InPlace(view) => {
                     let vectors = (self.columns.end - start).div_ceil(lanes).min(kernels.vectors);

@@ -68,6 +68,35 @@ proptest! {
     }
 }
 
+/// Packed panels serve products with fewer columns and terms.
+#[test]
+fn the_first_columns_and_terms() {
+    for (n, k) in [(100, 900), (64, 512), (129, 385)] {
+        let (m, whole) = (37, Size::usual(1, 37, n, k, 4));
+        let (a, b) = (numbers(m * k, 1), numbers(n * k, 2));
+        let (left, right) =
+            (Places::matrix((m, k as isize), (k, 1)), Places::matrix((n, 1), (k, n as isize)));
+        for (columns, terms) in [(n, k), (n, k / 2), (n / 2, k), (1, 1), (n - 1, k - 1), (17, 393)]
+        {
+            let (columns, terms) = (columns.min(n), terms.min(k));
+            let size = Size { n: columns, k: terms, ..whole };
+            Emulated::each(|| {
+                let packed = Packed::new(whole, &Gather::new(&b, 0, &right, &[]), None);
+                let mut c = vec![f32::NAN; m * columns];
+                // SAFETY: rows follow each other, and there is one product.
+                let store = unsafe { Rows::new(&mut c, 0, columns) };
+                let right: Right<Gather<f32>> = Right::Packed(&packed);
+                super::product(size, &Gather::new(&a, 0, &left, &[]), right, &store);
+                for (i, got) in c.iter().enumerate() {
+                    let (row, column) = (i / columns, i % columns);
+                    let term = |p: usize| a[row * k + p] * b[p * n + column];
+                    assert_eq!(*got, (0..terms).map(term).sum::<f32>(), "{n} {k} {size:?}");
+                }
+            });
+        }
+    }
+}
+
 /// A sum of no terms is 0.
 #[test]
 fn no_terms() {
