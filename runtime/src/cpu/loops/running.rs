@@ -63,24 +63,24 @@ impl Running {
         let identity = aggregation.identity(dtype);
         if dtype == DType::F32 && matches!(aggregation, Aggregation::Sum | Aggregation::Product) {
             let identity = from_scalar::<f32>(identity).into();
-            return self.run_with(job, identity, |line, place, values: &mut [f32], sums| {
-                vector::run_along_f32(aggregation, line, place, identity, values, sums);
+            return self.run_with(job, identity, |line, place, terms: &[f32], values, sums| {
+                vector::run_along_f32(aggregation, line, place, identity, terms, values, sums);
             });
         }
         typed!(dtype, T => {
             let identity: T = from_scalar(identity);
-            self.run_with(job, identity, |line, place, values: &mut [T], sums| {
-                vector::run_along(aggregation, line, place, identity, values, sums);
+            self.run_with(job, identity, |line, place, terms: &[T], values, sums| {
+                vector::run_along(aggregation, line, place, identity, terms, values, sums);
             });
         });
     }
 
-    /// Computes all places. `along` replaces terms by aggregates, given those before them.
+    /// Computes all places. `along` computes aggregates from terms, given those before them.
     fn run_with<T: Number, S: Pod + Send + Sync>(
         &self,
         job: &Job,
         identity: S,
-        along: impl Fn(&Line, usize, &mut [T], &mut [S]) + Sync,
+        along: impl Fn(&Line, usize, &[T], &mut [T], &mut [S]) + Sync,
     ) {
         let Line { width, length, reversed, .. } = self.line;
         let parts = self.parts(job.program.places());
@@ -96,12 +96,10 @@ impl Running {
                     // SAFETY: `direct` returns memory for the chunk's values. `parallel` gives each
                     // place to one thread.
                     let values = unsafe { std::slice::from_raw_parts_mut(start, chunk.len()) };
-                    values.copy_from_slice(found);
-                    return along(line, place, values, &mut sums[..line.width]);
+                    return along(line, place, found, values, &mut sums[..line.width]);
                 }
                 let values = &mut epilogue.given::<T>(ACCUMULATOR)[..chunk.len()];
-                values.copy_from_slice(found);
-                along(line, place, values, &mut sums[..line.width]);
+                along(line, place, found, values, &mut sums[..line.width]);
                 self.finish(job, epilogue, line, chunk);
             };
             if parts.len() == 1 {

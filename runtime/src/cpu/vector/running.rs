@@ -20,20 +20,21 @@ pub struct Line {
 }
 
 vectorised! {
-    /// Replaces terms by the aggregates up to them. `place` is the number on the axis of the first
-    /// group of terms in running order, and `sums` has the aggregates before it.
+    /// Computes the aggregates up to each of `terms`. `place` is the number on the axis of the
+    /// first group of terms in running order, and `sums` has the aggregates before it.
     pub fn run_along<T: Number>(
         aggregation: Aggregation,
         line: &Line,
         place: usize,
         identity: T,
+        terms: &[T],
         values: &mut [T],
         sums: &mut [T],
     ) {
         each_aggregation!(aggregation, A => {
             let f = |a, b| combine(A, a, b);
             let way = Way { identity, term: |x: T| x, value: |x: T| x, f, has_parts: has_parts(A) };
-            all_lines(line, place, values, sums, way)
+            all_lines(line, place, terms, values, sums, way)
         })
     }
 }
@@ -46,12 +47,13 @@ widest! {
         line: &Line,
         place: usize,
         identity: f64,
+        terms: &[f32],
         values: &mut [f32],
         sums: &mut [f64],
     ) {
         each_aggregation!(aggregation, A => {
             let (term, value, f) = (|x: f32| x as f64, |x: f64| x as f32, |a, b| combine(A, a, b));
-            all_lines(line, place, values, sums, Way { identity, term, value, f, has_parts: has_parts(A) })
+            all_lines(line, place, terms, values, sums, Way { identity, term, value, f, has_parts: has_parts(A) })
         })
     }
 }
@@ -78,6 +80,7 @@ const fn has_parts(aggregation: Aggregation) -> bool {
 fn all_lines<T: Copy, S: Copy>(
     line: &Line,
     mut place: usize,
+    terms: &[T],
     values: &mut [T],
     sums: &mut [S],
     way: Way<S, impl Fn(T) -> S + Copy, impl Fn(S) -> T + Copy, impl Fn(S, S) -> S + Copy>,
@@ -91,19 +94,22 @@ fn all_lines<T: Copy, S: Copy>(
             sums.fill(way.identity);
         }
         let (from, low) = if reversed { (left - count, place + 1 - count) } else { (done, place) };
-        let values = &mut values[from * width..(from + count) * width];
+        let some = from * width..(from + count) * width;
+        let (terms, values) = (&terms[some.clone()], &mut values[some]);
         let [start, end] =
             [added.start, added.end].map(|place| place.saturating_sub(low).min(count) * width);
+        let terms = &terms[start..end];
         let (values, above) = values.split_at_mut(end);
         let (below, values) = values.split_at_mut(start);
         let (before, after) = if reversed { (above, below) } else { (below, above) };
         repeat(before, sums, way.value);
+        let groups = terms.chunks_exact(width).zip(values.chunks_exact_mut(width));
         if width == 1 {
-            alone(values, &mut sums[0], reversed, way);
+            alone(terms, values, &mut sums[0], reversed, way);
         } else if reversed {
-            values.chunks_exact_mut(width).rev().for_each(|values| add(values, sums, way));
+            groups.rev().for_each(|(terms, values)| add(terms, values, sums, way));
         } else {
-            values.chunks_exact_mut(width).for_each(|values| add(values, sums, way));
+            groups.for_each(|(terms, values)| add(terms, values, sums, way));
         }
         repeat(after, sums, way.value);
         place = if reversed { length - 1 } else { 0 };
@@ -123,12 +129,13 @@ fn repeat<T: Copy, S: Copy>(values: &mut [T], sums: &[S], value: impl Fn(S) -> T
 /// Adds one term to each sum.
 #[inline(always)]
 fn add<T: Copy, S: Copy>(
+    terms: &[T],
     values: &mut [T],
     sums: &mut [S],
     way: Way<S, impl Fn(T) -> S, impl Fn(S) -> T, impl Fn(S, S) -> S>,
 ) {
-    for (x, sum) in values.iter_mut().zip(sums) {
-        *sum = (way.f)(*sum, (way.term)(*x));
+    for ((term, x), sum) in terms.iter().zip(values).zip(sums) {
+        *sum = (way.f)(*sum, (way.term)(*term));
         *x = (way.value)(*sum);
     }
 }
@@ -140,6 +147,7 @@ const PARTS: usize = 8;
 /// are aggregated first, all at once, and then run at once, each from the sum before it.
 #[inline(always)]
 fn alone<T: Copy, S: Copy>(
+    terms: &[T],
     values: &mut [T],
     sum: &mut S,
     reversed: bool,
@@ -147,13 +155,14 @@ fn alone<T: Copy, S: Copy>(
 ) {
     let Way { identity, term, value, f, has_parts } = way;
     let length = values.len();
+    let terms = &terms[..length];
     let at = |i: usize| if reversed { length - 1 - i } else { i };
     let part = if has_parts && length >= 8 * PARTS { length / PARTS } else { 0 };
     if part > 0 {
         let mut sums = [identity; PARTS];
         for i in 0..part {
             for (number, sum) in sums.iter_mut().enumerate() {
-                *sum = f(*sum, term(values[at(number * part + i)]));
+                *sum = f(*sum, term(terms[at(number * part + i)]));
             }
         }
         for sum_of_part in &mut sums {
@@ -162,16 +171,16 @@ fn alone<T: Copy, S: Copy>(
         }
         for i in 0..part {
             for (number, sum) in sums.iter_mut().enumerate() {
-                let x = &mut values[at(number * part + i)];
-                *sum = f(*sum, term(*x));
-                *x = value(*sum);
+                let place = at(number * part + i);
+                *sum = f(*sum, term(terms[place]));
+                values[place] = value(*sum);
             }
         }
     }
     for i in part * PARTS..length {
-        let x = &mut values[at(i)];
-        *sum = f(*sum, term(*x));
-        *x = value(*sum);
+        let place = at(i);
+        *sum = f(*sum, term(terms[place]));
+        values[place] = value(*sum);
     }
 }
 
@@ -207,9 +216,9 @@ mod tests {
     #[test]
     fn products_are_taken_in_order() {
         let line = Line { width: 1, length: 128, reversed: false, added: 0..128 };
-        let mut values = vec![1e38; 128];
-        values[0] = 0.0;
-        run_along_f32(Aggregation::Product, &line, 0, 1.0, &mut values, &mut [1.0]);
+        let (mut terms, mut values) = (vec![1e38; 128], vec![f32::NAN; 128]);
+        terms[0] = 0.0;
+        run_along_f32(Aggregation::Product, &line, 0, 1.0, &terms, &mut values, &mut [1.0]);
         assert_eq!(values, vec![0.0; 128]);
     }
 
@@ -226,7 +235,8 @@ mod tests {
                 let greatest = one_by_one(&line, &terms, f32::NEG_INFINITY, f32::max);
                 for chunk in [1, 3, 64, 1000] {
                     let (mut in_f64, mut in_f32) = (vec![0.0; width], vec![0.0; width]);
-                    let (mut found, mut found_greatest) = (terms.clone(), terms.clone());
+                    let (mut found, mut found_greatest) =
+                        (vec![f32::NAN; terms.len()], vec![f32::NAN; terms.len()]);
                     let groups: Vec<usize> = (0..length * lines).step_by(chunk).collect();
                     for number in 0..groups.len() {
                         let start =
@@ -234,11 +244,11 @@ mod tests {
                         let end = (start + chunk).min(length * lines);
                         let place = if reversed { end - 1 } else { start } % length;
                         let part = start * width..end * width;
-                        let to = &mut found[part.clone()];
-                        run_along_f32(Aggregation::Sum, &line, place, 0.0, to, &mut in_f64);
+                        let (of, to) = (&terms[part.clone()], &mut found[part.clone()]);
+                        run_along_f32(Aggregation::Sum, &line, place, 0.0, of, to, &mut in_f64);
                         let to = &mut found_greatest[part];
                         let identity = f32::NEG_INFINITY;
-                        run_along(Aggregation::Max, &line, place, identity, to, &mut in_f32);
+                        run_along(Aggregation::Max, &line, place, identity, of, to, &mut in_f32);
                     }
                     assert_eq!(found, sums, "{line:?} by {chunk}");
                     assert_eq!(found_greatest, greatest, "{line:?} by {chunk}");
