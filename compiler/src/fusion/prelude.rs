@@ -67,12 +67,13 @@ impl Prelude {
         for &id in order.iter().rev() {
             let is_factor = factors.contains(id);
             let is_widened = widened.contains(id) && !is_factor;
+            let is_gather = gathers(graph, id);
             let is_free = shows_memory(graph, id)
                 || widens_for_elementwise(graph, id)
                 || (is_native && positions.contains(id))
                 || !fits(id)
                 || is_widened
-                || (!is_factor && (!of_weights.contains(id) || grows(graph, id)));
+                || (!is_factor && !is_gather && (!of_weights.contains(id) || grows(graph, id)));
             if !prelude.nodes.contains(id) || (is_free && read.contains(id)) {
                 read.extend(graph.operands(id));
                 let reads_factors =
@@ -89,6 +90,7 @@ impl Prelude {
                 }
             } else if read.contains(id)
                 && (is_factor
+                    || is_gather
                     || bytes(graph, id) <= SMALL
                     || is_reduction(graph, id)
                     || is_joint(graph, id))
@@ -112,6 +114,14 @@ fn is_reduction(graph: &Graph, id: NodeId) -> bool {
 /// branches.
 fn is_joint(graph: &Graph, id: NodeId) -> bool {
     matches!(&graph.node(id).op, Op::Contraction(op) if op.default)
+}
+
+/// Returns whether a node reads elements at indices in another tensor, and is no larger than its
+/// operands. Reading it takes less time than computing each address again.
+fn gathers(graph: &Graph, id: NodeId) -> bool {
+    let operands = graph.operands(id).iter();
+    matches!(&graph.node(id).op, Op::Contraction(op) if !op.accesses.iter().all(Access::is_fixed))
+        && bytes(graph, id) <= operands.map(|&operand| bytes(graph, operand)).sum()
 }
 
 /// Returns whether a node sums products of tensors.
@@ -266,6 +276,16 @@ graph g(%0) -> (Y = %3)
 %8 = neg %1 : f32[4]  # Read
 %9 = add %7 %8 : f32[8, 4]  # Y
 "), @"Scale Read ");
+    }
+
+    #[test]
+    fn gathers_of_constants_are_kept() {
+        insta::assert_snapshot!(kept("\
+%1 = elements [0.5, 1.5, 2.5, 3.5] : f32[4]
+%2 = elements [0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0] : i32[8, 4]
+%3 = contract assign [i, j] (i: 0..8, j: 0..4) { @0 = %2[i, j]; v0 = %1[@0]; yield v0 } : f32[8, 4]  # Gathered
+%9 = add %0 %3 : f32[8, 4]  # Y
+"), @"Gathered ");
     }
 
     #[test]
