@@ -36,7 +36,10 @@ impl Prelude {
         let Links { order, positions, .. } = links;
         let most_buffers = profile.max_buffers as usize;
         let is_native = profile.execution == Execution::Native;
-        let fits = |id| !profile.is_too_large(&graph.node(id).ty, false);
+        let fits = |id| {
+            let node = graph.node(id);
+            !profile.is_too_large(&node.ty, node.op.is_constant())
+        };
         let mut prelude = Prelude { nodes: NodeSet::new(), kept: NodeSet::new() };
         let mut of_weights = NodeSet::new();
         for &id in order {
