@@ -285,9 +285,10 @@ graph g(%0) -> (Y = %3)
     fn gathers_of_constants_are_kept() {
         insta::assert_snapshot!(kept("\
 %1 = elements [0.5, 1.5, 2.5, 3.5] : f32[4]
-%2 = elements [0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0] : i32[8, 4]
-%3 = contract assign [i, j] (i: 0..8, j: 0..4) { @0 = %2[i, j]; v0 = %1[@0]; yield v0 } : f32[8, 4]  # Gathered
-%9 = add %0 %3 : f32[8, 4]  # Y
+%2 = elements [0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0] : i32[32]
+%3 = contract assign [i] (i: 0..32) { @0 = %2[i]; v0 = %1[@0]; yield v0 } : f32[32]  # Gathered
+%4 = reshape %3 : f32[8, 4]  # Table
+%9 = add %0 %4 : f32[8, 4]  # Y
 "), @"Gathered ");
     }
 
