@@ -157,26 +157,6 @@ graph g(%0, %1) -> (C = %2)
     }
 }
 
-/// The sum reads `B` at a constant address for each row of `Y`, and outside of it for the first.
-#[test]
-fn constant_addresses_beside_a_tensor() {
-    let graph = Graph::parse(
-        "\
-graph g(%0) -> (Y = %1, S = %3)
-%0 = input B : f32[2, 4]
-%1 = contract assign [i + 1, j] (i: 0..2, j: 0..4) { v0 = %0[i, j]; yield v0 } : f32[3, 4]
-%2 = abs %1 : f32[3, 4]
-%3 = contract sum [] (i: 0..3, j: 0..4) { v0 = %2[i, j]; yield v0 } : f32[]
-",
-    )
-    .unwrap();
-    let inputs = vec![("B".to_owned(), Tensor::from_f32([2, 4], &[-0.5; 8]).unwrap())];
-    let case = Case { graph, inputs, tolerances: vec![0.0; 2] };
-    for device in [Device::cpu(), Device::named("check").unwrap()].iter().chain(ADAPTERS.iter()) {
-        assert_eq!(fault(&case, device), None, "on {}", device.name());
-    }
-}
-
 /// Asserts that a program of rows X and one number U for each row gives on the cpu, to the bit,
 /// what it gives by definition.
 fn rows_with_numbers(

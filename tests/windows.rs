@@ -7,8 +7,9 @@ use common::generate::config;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tile_compiler::dtype::{DType, Scalar};
+use tile_compiler::graph::Graph;
 use tile_compiler::tensor::{Tensor, TensorType};
-use tile_runtime::{Device, Model};
+use tile_runtime::{Device, Model, Session};
 
 /// A window along one axis.
 #[derive(Clone, Debug)]
@@ -176,5 +177,26 @@ proptest! {
             ("R", numbers(dtype, &shape(channels, height, width), seed + 3, false)),
         ];
         check(&source, &inputs.each_ref().map(|(name, x)| (*name, x)))?;
+    }
+}
+
+/// A sum that reads its operand at a constant address for each row, and beside it for the first.
+#[test]
+fn constant_addresses_beside_a_tensor() {
+    let graph = Graph::parse(
+        "\
+graph g(%0) -> (S = %3)
+%0 = input B : f32[2, 4]
+%1 = contract assign [i + 1, j] (i: 0..2, j: 0..4) { v0 = %0[i, j]; yield v0 } : f32[3, 4]
+%2 = abs %1 : f32[3, 4]
+%3 = contract sum [] (i: 0..3, j: 0..4) { v0 = %2[i, j]; yield v0 } : f32[]
+",
+    )
+    .unwrap();
+    for device in ["cpu", "check", "wgpu:0"].iter().filter_map(|name| Device::named(name).ok()) {
+        let mut session = Session::of_graph(graph.clone(), &device).unwrap();
+        let b = Tensor::from_f32([2, 4], &[-0.5; 8]).unwrap();
+        let outputs = session.run([("B", b)]).unwrap();
+        assert_eq!(outputs.get("S").unwrap().to_f64s(), [4.0], "on {}", device.name());
     }
 }

@@ -192,11 +192,12 @@ impl Profile {
         self.max_buffer_bytes.min(self.max_binding_bytes).min(addressable)
     }
 
-    /// Returns the bytes that a tensor takes, and the most that a buffer for it can have. No kernel
-    /// writes it if it `is_constant`. `None` if there are no tensors of its type.
-    pub fn bytes(&self, ty: &TensorType, is_constant: bool) -> Option<(u64, u64)> {
+    /// Returns the bytes that a tensor takes, and the most that a buffer for it can have. 8-bit
+    /// integers are in bytes if the tensor `is_preloaded`. `None` if there are no tensors of its
+    /// type.
+    pub fn bytes(&self, ty: &TensorType, is_preloaded: bool) -> Option<(u64, u64)> {
         let storage = match ty.dtype {
-            DType::I8 | DType::U8 if is_constant => ty.dtype,
+            DType::I8 | DType::U8 if is_preloaded => ty.dtype,
             dtype => self.storage(dtype)?,
         };
         let bytes = (ty.elements() as u64).saturating_mul(storage.size() as u64);
@@ -205,8 +206,8 @@ impl Profile {
 
     /// Returns whether a tensor is larger than a buffer can be. `false` if there are no tensors of
     /// its type.
-    pub fn is_too_large(&self, ty: &TensorType, is_constant: bool) -> bool {
-        self.bytes(ty, is_constant).is_some_and(|(bytes, most)| bytes > most)
+    pub fn is_too_large(&self, ty: &TensorType, is_preloaded: bool) -> bool {
+        self.bytes(ty, is_preloaded).is_some_and(|(bytes, most)| bytes > most)
     }
 
     /// Returns the profile of listings and snapshots: the capabilities of every browser and every

@@ -7,9 +7,9 @@ use tile_compiler::tensor::with_room;
 /// The greatest integer. The least is its negative, so that both signs have the same range.
 const MOST: f32 = 127.0;
 
-/// Returns the integers and the scales of a weight with this shape, whose elements are little-endian
-/// f32. The scale is the least with which the greatest element is in range. Where an element is NaN
-/// or infinite, so is the scale: NaN, and with it the whole column. `None` if the shapes do not fit,
+/// Returns the integers and the scales of a weight with this shape, whose elements are
+/// little-endian f32. The scale is the least with which the greatest element is in range. It is NaN
+/// if an element is NaN or infinite, and with it the whole column. `None` if the shapes do not fit,
 /// or there is no memory.
 pub fn quantized(bytes: &[u8], shape: &[usize], scales: &[usize]) -> Option<(Vec<u8>, Vec<u8>)> {
     let elements: &[[u8; 4]] = bytes.as_chunks().0;

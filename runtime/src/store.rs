@@ -82,9 +82,10 @@ impl Store {
     ) -> Result<(), Error> {
         let parts = (ty.clone(), parts);
         let known = self.parts.get(path);
-        if self.weights.contains_key(path) || known.is_some_and(|known| *known != parts) {
+        let is_whole = self.weights.contains_key(path) && known.is_none();
+        if is_whole || known.is_some_and(|known| *known != parts) {
             return Err(Error::data(format!(
-                "`{path}` is larger than a buffer of the device, and programs that share it would divide it in different ways"
+                "programs that share `{path}` would store it in different parts"
             )));
         }
         self.parts.insert(path.to_owned(), parts);
@@ -98,9 +99,14 @@ impl Store {
     /// Returns whether a weight has a value here.
     pub fn has(&self, path: &str) -> bool {
         match self.parts.get(path) {
-            Some((_, parts)) => parts.iter().all(|part| self.has(part)),
-            None => self.weights.get(path).is_some_and(|weight| weight.given),
+            Some((_, parts)) => parts.iter().all(|part| self.is_given(part)),
+            None => self.is_given(path),
         }
+    }
+
+    /// Returns whether a weight, or one of the parts of a weight, has a value.
+    fn is_given(&self, path: &str) -> bool {
+        self.weights.get(path).is_some_and(|weight| weight.given)
     }
 
     /// Checks the type of a weight.

@@ -13,7 +13,7 @@ const MODEL: &str = "
         At[m: M] = argmax(X[m, k]);
         Total[] = +(W[k, n]);
         Rest = round(B) + floor(B / 3) * 0.5 - 1 / (abs(B) + 1) + sqrt(abs(B)) - ceil(B) + max(B, 0.25);
-        Back = as_i32(B * 1000);
+        Back = as_int(B * 1000, 32);
         Marks = (B > 0 ? 1 : 0) + (B == B ? 2 : 0) + (B < 1e300 ? 4 : 0);
     }";
 
@@ -70,7 +70,7 @@ fn gpus_compute_in_f64() {
                 let pairs = found.to_f64s().into_iter().zip(expected.to_f64s());
                 for (found, expected) in pairs {
                     let is_same = found == expected || found.is_nan() && expected.is_nan();
-                    // Sums in another order, and roots and quotients within units in the last place.
+                    // Sums in another order; roots and quotients within units in the last place.
                     let close = (found - expected).abs() <= 1e-12 * (1.0 + expected.abs());
                     assert!(is_same || close, "{name} of {m}, {k}, {n}: {found} and {expected}");
                 }

@@ -305,8 +305,9 @@ impl<'g> Grouping<'g> {
         // On a cpu, a mask of positions is computed about as fast as it is read, and a nest of
         // attention leaves out what it hides.
         let is_native = self.profile.execution == Execution::Native;
-        let is_mask = links.positions.contains(id) || masks_by_positions(self.graph, id, links);
-        if widens_for_elementwise(self.graph, id) || (is_native && is_mask) {
+        let is_of_positions =
+            links.positions.contains(id) || masks_by_positions(self.graph, id, links);
+        if widens_for_elementwise(self.graph, id) || (is_native && is_of_positions) {
             return Some(Inlined { roots, at_place });
         }
         let bytes = |id: NodeId| self.graph.node(id).ty.elements() * self.graph.dtype(id).size();

@@ -66,7 +66,7 @@ impl Groups<'_> {
         large.retain(|&id| {
             let node = graph.node(id);
             !matches!(node.op, Op::Scan(_) | Op::Result { .. })
-                && profile.is_too_large(&node.ty, node.op.is_constant())
+                && profile.is_too_large(&node.ty, node.op.is_preloaded())
         });
         large
     }

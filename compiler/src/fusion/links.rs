@@ -4,6 +4,9 @@ use super::fuse::is_expensive;
 use crate::graph::{Graph, NodeId, NodeMap, NodeSet, Op};
 use crate::scalar::BinaryOp;
 
+/// The most instructions of what is computed from positions wherever it is read.
+const MOST_INSTRUCTIONS: usize = 16;
+
 /// The readers of nodes. Unlike [`Graph::users`], in topological order.
 pub(super) struct Links {
     /// All nodes in topological order.
@@ -27,9 +30,13 @@ impl Links {
             .for_each(|(_, id)| *outputs.slot(graph.storage(*id)).get_or_insert(0) += 1);
         let mut users: NodeMap<Vec<NodeId>> = NodeMap::new();
         let mut positions = NodeSet::new();
+        // The instructions of each node among these.
+        let mut instructions: NodeMap<usize> = NodeMap::new();
         for &id in &order {
-            if is_of_positions(graph, id, &positions) {
+            let own = instructions_on_positions(graph, id, &instructions);
+            if let Some(own) = own.filter(|own| *own <= MOST_INSTRUCTIONS) {
                 positions.insert(id);
+                instructions.insert(id, own);
             }
             for &operand in graph.operands(id) {
                 users.slot(operand).get_or_insert_default().push(id);
@@ -44,16 +51,28 @@ impl Links {
     }
 }
 
-/// Returns whether a node is a position, or an integer or bool that is computed by a few
-/// instructions from nodes that are. `positions` has those before it.
-fn is_of_positions(graph: &Graph, id: NodeId, positions: &NodeSet) -> bool {
+/// Returns the number of instructions that compute a node, if it is a position, or an integer or
+/// bool that is computed from nodes with `instructions`.
+fn instructions_on_positions(
+    graph: &Graph,
+    id: NodeId,
+    instructions: &NodeMap<usize>,
+) -> Option<usize> {
     let node = graph.node(id);
-    let is_known = |&operand: &NodeId| {
-        matches!(graph.node(operand).op, Op::Constant(_)) || positions.contains(operand)
+    if node.ty.dtype.is_float() {
+        return None;
+    }
+    if matches!(node.op, Op::Index { .. }) {
+        return Some(1);
+    }
+    let is_costly = is_expensive(&node.op) || matches!(node.op, Op::Binary(BinaryOp::Div));
+    if !node.op.is_elementwise() || is_costly {
+        return None;
+    }
+    let of_operand = |operand: &NodeId| match graph.node(*operand).op {
+        Op::Constant(_) => Some(0),
+        _ => instructions.get(*operand).copied(),
     };
-    let is_cheap = node.op.is_elementwise()
-        && !is_expensive(&node.op)
-        && !matches!(node.op, Op::Binary(BinaryOp::Div))
-        && graph.operands(id).iter().all(is_known);
-    !node.ty.dtype.is_float() && (is_cheap || matches!(node.op, Op::Index { .. }))
+    let of_operands: Option<usize> = graph.operands(id).iter().map(of_operand).sum();
+    Some(1 + of_operands?)
 }

@@ -38,7 +38,7 @@ impl Prelude {
         let is_native = profile.execution == Execution::Native;
         let fits = |id| {
             let node = graph.node(id);
-            !profile.is_too_large(&node.ty, node.op.is_constant())
+            !profile.is_too_large(&node.ty, node.op.is_preloaded())
         };
         let mut prelude = Prelude { nodes: NodeSet::new(), kept: NodeSet::new() };
         let mut of_weights = NodeSet::new();

@@ -134,7 +134,7 @@ impl Op {
     }
 
     /// Returns whether the value is in memory before a run, and not an input of it.
-    pub fn is_constant(&self) -> bool {
+    pub fn is_preloaded(&self) -> bool {
         matches!(self, Op::Weight(_) | Op::Elements(_))
     }
 

@@ -81,6 +81,8 @@
 //!   pieces of addresses follow from their expressions.
 //! - The spaces of a program have the extents of its axes, and its tapes name its variables. A
 //!   result has the type of its output.
+//! - The shorter stages of an attention's block compute the first points of its other stages: their
+//!   products have the same rows, and the first columns or terms, in the same order.
 //! - Outputs may be stored as soon as they are computed (`direct`) only if all loads of the operand
 //!   that they overwrite come before.
 

@@ -46,17 +46,18 @@ impl Nest {
         let mut points = self.reduction();
         let (Some(point), None) = (points.next(), points.next()) else { return None };
         let comparisons = self.comparisons();
-        let is_known = |sum: &Value, known: &Dense<Value, Known>| match self.body.insts[*sum].0 {
-            Inst::Leaf(Leaf::Statistic(_, of)) => known[of] == Known::Vanishing,
-            _ => false,
-        };
+        let vanishes_in_sum =
+            |sum: &Value, known: &Dense<Value, Known>| match self.body.insts[*sum].0 {
+                Inst::Leaf(Leaf::Statistic(_, of)) => known[of] == Known::Vanishing,
+                _ => false,
+            };
         let conditions = comparisons.iter().flatten();
         let both = conditions.flat_map(|condition| [opposite(condition), Some(condition.clone())]);
         both.flatten().filter(|condition| condition.coefficient(point) < 0).find_map(|condition| {
             let known = self.known_where_negative(&condition, top, &comparisons);
             let Known::Constant(score) = known[scores] else { return None };
             let vanishes = known[attention.roles.left] == Known::Vanishing
-                && attention.sums.iter().all(|sum| is_known(sum, &known));
+                && attention.sums.iter().all(|sum| vanishes_in_sum(sum, &known));
             (vanishes && score.dtype == DType::F32).then_some(Mask { condition, score })
         })
     }
@@ -170,7 +171,8 @@ impl Mask {
         let step = self.condition.coefficient(point);
         let rest = self.condition.substitute(point, &Affine::constant(0))?;
         let (_, most) = rest.bounds(bounds)?;
-        Some(usize::try_from(most.div_euclid(-step) + 1).unwrap_or(0))
+        let last = most.div_euclid(step.checked_neg()?);
+        Some(usize::try_from(last.checked_add(1)?).unwrap_or(0))
     }
 }
 

@@ -74,7 +74,8 @@ pub struct Shorter {
     pub score: Scalar,
 }
 
-/// The most numbers of points for which there are stages, beside that of all points.
+/// The most numbers of points for which there are stages, besides that of all points. Blocks have
+/// at most that part of an axis of rows.
 const MOST_SHORTER: usize = 8;
 
 /// The fewest rows of a block with a mask. Smaller blocks hide more points, but are slower.

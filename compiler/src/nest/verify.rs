@@ -113,6 +113,14 @@ impl Nest {
             let are_values = program.results.iter().all(|&r| program.insts.get(r).is_some());
             require(are_values, || "a result is no value".into())?;
         }
+        let is_of_bytes = |&number: &usize| {
+            let is_written = self.outputs.iter().any(|output| output.over == Some(number));
+            let dtype = self.operands.get(number).map(|ty| ty.dtype);
+            matches!(dtype, Some(DType::I8 | DType::U8)) && !is_written
+        };
+        let in_bytes = &self.in_bytes;
+        let are_of_bytes = in_bytes.is_sorted_by(|a, b| a < b) && in_bytes.iter().all(is_of_bytes);
+        require(are_of_bytes, || "operands in bytes that cannot be".into())?;
         let variables = self.axes.len() + self.derived.len();
         expressions(self).try_for_each(|affine| self.mentions_below(affine, variables))?;
         let tensors = self.operands.iter().chain(self.outputs.iter().map(|output| &output.ty));

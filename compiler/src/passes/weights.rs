@@ -87,10 +87,11 @@ pub(crate) fn quantize_weights(graph: &mut Graph, factors: DType) -> Wholes {
     wholes
 }
 
-/// Returns the axes of a weight along which its scales differ, or `None` if it must stay as it is.
+/// Returns the axes of a weight along which its scales differ. `None` if it must stay as it is, or
+/// would have few elements a scale.
 fn scale_axes(graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
     let TensorType { dtype, shape } = &graph.node(id).ty;
-    let axes = own_axes(graph, id).filter(|_| *dtype == DType::F32)?;
+    let axes = candidate_axes(graph, id).filter(|_| *dtype == DType::F32)?;
     let [elements, scales] = [shape, &shape_of_scales(shape, &axes)]
         .map(|sizes| sizes.iter().fold(1usize, |all, &size| all.saturating_mul(size)));
     (elements / ELEMENTS >= scales.max(1)).then_some(axes)
@@ -120,9 +121,9 @@ struct Scale {
     axes: Vec<usize>,
 }
 
-/// Returns the axes of a weight along which scales may differ, so that one scale belongs to all
-/// terms of a sum. `None` if the weight must stay as it is.
-fn own_axes(graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
+/// Returns the axes of a weight that do not change within a sum, in all products that read it: one
+/// scale then belongs to all terms. `None` if the weight must stay as it is.
+fn candidate_axes(graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
     let path = graph.node(id).op.given_name();
     if graph.outputs.iter().any(|(name, output)| *output == id || Some(name.as_str()) == path) {
         return None;
@@ -130,7 +131,7 @@ fn own_axes(graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
     let mut axes: Option<Vec<usize>> = None;
     for user in graph.users(id) {
         let operands = graph.operands(user);
-        let of_user = match &graph.node(user).op {
+        let axes_of_user = match &graph.node(user).op {
             Op::Contraction(op) if op.default && operands.last() == Some(&id) => return None,
             Op::Contraction(op) if !sums_products_of_f32(op) => continue,
             Op::Contraction(op) => {
@@ -148,14 +149,14 @@ fn own_axes(graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
                 }
                 let inside = &scan.body.inputs[operands.len() - captures..];
                 let inside = inside.iter().zip(outside).filter(|(_, outside)| **outside == id);
-                let of_body = inside.map(|(inside, _)| own_axes(&scan.body, *inside));
-                of_body.collect::<Option<Vec<_>>>()?.into_iter().reduce(common)?
+                let axes_inside = inside.map(|(inside, _)| candidate_axes(&scan.body, *inside));
+                axes_inside.collect::<Option<Vec<_>>>()?.into_iter().reduce(common)?
             }
             _ => return None,
         };
         axes = Some(match axes {
-            Some(axes) => common(axes, of_user),
-            None => of_user,
+            Some(axes) => common(axes, axes_of_user),
+            None => axes_of_user,
         });
     }
     axes
@@ -348,7 +349,7 @@ graph f(%0) -> (P = %4, C = %5)
     #[test]
     fn lookups_and_transpositions_multiply_elements() {
         insta::assert_snapshot!(quantized("\
-graph f(%0, %1) -> (Logits = %4, T = %5)
+graph f(%0, %2) -> (Logits = %4, T = %5)
 %0 = input Token : i32[6]
 %1 = weight E : f32[50, 64]
 %2 = input E.scale : f32[2, 50]

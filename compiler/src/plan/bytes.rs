@@ -10,11 +10,11 @@ use crate::profile::Execution;
 use super::draft::Draft;
 use super::{BufferId, Content, Loop, PlanError, Work};
 
-/// Stores the weights that no run changes, and the constants, in bytes. Programs of a training share
-/// weights, which some of them write: with `updates`, weights have words.
+/// Stores the weights that no run changes, and the constants, in bytes. With `updates`, weights
+/// have words: programs of a training share them, and some of these programs write them.
 ///
 /// # Errors
-/// If a weight that must have words is too large for a buffer.
+/// If a tensor that must have words is too large for a buffer.
 pub(crate) fn in_bytes(mut draft: Draft, updates: bool) -> Result<Draft, PlanError> {
     if draft.profile.execution == Execution::Native {
         return Ok(draft);
@@ -34,11 +34,12 @@ pub(crate) fn in_bytes(mut draft: Draft, updates: bool) -> Result<Draft, PlanErr
             buffer.storage = buffer.ty.dtype;
         }
     }
-    for port in &draft.weights {
-        let buffer = &draft.buffers[port.buffer];
+    for (id, buffer) in draft.buffers.enumerate() {
         let limit = draft.profile.most_bytes(buffer.storage);
         if buffer.bytes() > limit {
-            return Err(draft.too_large(port.name.clone(), &port.ty, [buffer.bytes(), limit]));
+            let port = draft.weights.iter().find(|port| port.buffer == id);
+            let name = port.map_or("a constant", |port| &port.name);
+            return Err(draft.too_large(name.into(), &buffer.ty, [buffer.bytes(), limit]));
         }
     }
     let Draft { prelude, steps, buffers, .. } = &mut draft;

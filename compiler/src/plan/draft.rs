@@ -87,8 +87,8 @@ impl<'g> Draft<'g> {
         let Some(stored) = self.profile.storage(ty.dtype) else {
             return Err(source.unsupported(self.profile, format!("tensors of type {}", ty.dtype)));
         };
-        let is_constant = matches!(content, Content::Weight | Content::Constant(_));
-        let sizes = self.profile.bytes(ty, is_constant);
+        let is_preloaded = matches!(content, Content::Weight | Content::Constant(_));
+        let sizes = self.profile.bytes(ty, is_preloaded);
         if let Some((bytes, limit)) = sizes.filter(|(bytes, limit)| bytes > limit) {
             return Err(self.too_large(source.name(), ty, [bytes, limit]));
         }
@@ -120,6 +120,7 @@ impl<'g> Draft<'g> {
         let prelude: Vec<BoundWork> = self.prelude.iter().map(binding).collect();
         let steps: Vec<BoundWork> = self.steps.iter().map(binding).collect();
         Flow {
+            execution: self.profile.execution,
             buffers: &self.buffers,
             prelude: &prelude,
             steps: &steps,

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{Buffer, BufferId, Content, Loop, Port, Work};
 use crate::dense::Dense;
+use crate::profile::Execution;
 
 /// The work of a step, and the buffers that it is bound to.
 pub(super) struct BoundWork<'a> {
@@ -15,6 +16,7 @@ pub(super) struct BoundWork<'a> {
 
 /// The steps of a plan or a draft, and the buffers between them.
 pub(super) struct Flow<'a> {
+    pub execution: Execution,
     pub buffers: &'a Dense<BufferId, Buffer>,
     pub prelude: &'a [BoundWork<'a>],
     pub steps: &'a [BoundWork<'a>],
@@ -151,8 +153,11 @@ impl Memory<'_> {
         }
         for (number, (tensor, &id)) in tensors.zip(buffers).enumerate() {
             let buffer = &self.flow.buffers[id];
-            if nest.in_bytes.contains(&number) && !buffer.is_in_bytes() {
-                return Err(format!("buffer {id} has words, and bytes in the nest"));
+            let is_in_bytes = self.flow.execution == Execution::Shader && buffer.is_in_bytes();
+            if nest.in_bytes.contains(&number) != is_in_bytes {
+                let [is, expected] =
+                    if is_in_bytes { ["bytes", "words"] } else { ["words", "bytes"] };
+                return Err(format!("buffer {id} has {is}, and {expected} in the nest"));
             }
             let buffer = &buffer.ty;
             if (tensor.dtype, tensor.elements()) != (buffer.dtype, buffer.elements()) {

@@ -53,7 +53,9 @@ impl Plan {
         let prelude: Vec<BoundWork> = self.prelude.iter().map(binding).collect();
         let steps: Vec<BoundWork> = self.steps.iter().map(binding).collect();
         let (loops, outputs) = (&self.loops, &self.outputs);
-        Flow { buffers: &self.buffers, prelude: &prelude, steps: &steps, loops, outputs }.verify()
+        let (buffers, execution) = (&self.buffers, self.profile.execution);
+        let (prelude, steps) = (&prelude[..], &steps[..]);
+        Flow { execution, buffers, prelude, steps, loops, outputs }.verify()
     }
 
     /// Checks that every number of a buffer, a weight or an output is one, and that ports have the
@@ -89,12 +91,19 @@ impl Plan {
                     parts.iter().map(|part| part.ty.checked_elements()).sum();
                 let is_part = |part: &Port| {
                     let own = part.ty.dtype;
-                    let is_narrow = own == DType::I8 || own.is_float() && own.bits() == 16;
-                    own == ty.dtype || is_narrow && ty.dtype == DType::F32
+                    match scales {
+                        Some(_) => own == DType::I8,
+                        None if own.is_float() && own.bits() == 16 => {
+                            [own, DType::F32].contains(&ty.dtype)
+                        }
+                        None => own == ty.dtype,
+                    }
                 };
+                let is_weight = std::ptr::eq(ports, &self.weights);
                 let is_scaled = scales.is_none_or(|scales| {
                     let mut axes = scales.ty.shape.iter().zip(&ty.shape);
-                    scales.ty.rank() == ty.rank()
+                    is_weight
+                        && scales.ty.rank() == ty.rank()
                         && axes.all(|(&own, &size)| own == 1 || own == size)
                 });
                 if elements != ty.checked_elements() || !parts.iter().all(is_part) || !is_scaled {

@@ -11,7 +11,7 @@ use crate::scalar::BinaryOp;
 pub(super) const BYTES: u8 = 4;
 
 impl Point<'_> {
-    /// Returns what an operand has at `element`, a number in units of its lanes.
+    /// Returns the element or vector of an operand with this number.
     pub fn read(&self, b: &mut Builder, load: &Load, element: Expr) -> Expr {
         if !self.buffers.in_bytes[load.operand] {
             return Expr::load(load.operand, element);

@@ -23,10 +23,11 @@ use super::{Along, ScheduleError, Slicing, grid, group, lanes};
 /// The size of the smallest subgroups.
 const LEAST_SUBGROUP: u32 = 4;
 
-/// The most steps that an invocation reads together, the most values of an operand in them, and the
-/// most instructions.
+/// The most steps that an invocation reads together.
 const STEPS_TOGETHER: usize = 8;
+/// The most values of an operand in these steps, for their registers.
 const VALUES_TOGETHER: usize = 16;
+/// The most instructions of a body in these steps, for the size of the code.
 const CODE_TOGETHER: usize = 128;
 
 /// Splits the free axes into those that an invocation computes together, which are the `rows` rows

@@ -197,7 +197,7 @@ impl Attention {
         };
         // 0 times an infinite value is NaN.
         let is_finite = |right: &Packed| right.is_finite();
-        let shorter = shorter.filter(|_| rights.product.as_ref().is_some_and(is_finite));
+        let mut shorter = shorter.filter(|_| rights.product.as_ref().is_some_and(is_finite));
         for number in blocks {
             let steps = [steps, &[number]].concat();
             let run = |stages: &Stages, hidden: Option<Hidden>| {
@@ -207,13 +207,17 @@ impl Attention {
             let few = shorter.and_then(|s| s.stages(number).map(|stages| (stages, s.hidden)));
             let is_done = few.is_some_and(|(stages, hidden)| run(stages, Some(hidden)));
             if !is_done {
+                if few.is_some() {
+                    // The mask does not hide enough: so it will be in the next blocks.
+                    shorter = None;
+                }
                 run(stages, None);
             }
         }
     }
 
-    /// Runs the `stages` of one block. If they leave out `hidden` points, they are given up where
-    /// these may add something: returns whether the block is complete.
+    /// Runs the `stages` of one block, which may leave out `hidden` points. Returns false, with the
+    /// product not computed, if one of these may have a weight.
     ///
     /// # Safety
     /// The contract of [`Attention::run_blocks`].

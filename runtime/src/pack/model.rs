@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tile_compiler::bindings::{Binding, Bindings};
 use tile_compiler::dense::Id;
+use tile_compiler::dtype::DType;
 #[cfg(feature = "compile")]
 use tile_compiler::lower::Network;
 use tile_compiler::plan::{BufferId, Content, Plan};
@@ -259,10 +260,13 @@ impl Foreign for Pack {
             let dtype = wanted.map_or(weight.ty().dtype, |(_, ty)| ty.dtype);
             // Weights that every plan stores in a narrower type are in that type.
             let ty = TensorType { dtype, ..weight.ty().clone() };
-            let bytes = match self.container.view(&scale_name(&path)) {
+            let scales = self.container.view(&scale_name(&path)).filter(|scales| {
+                [weight.ty.dtype, scales.ty.dtype, dtype] == [DType::I8, DType::F32, DType::F32]
+            });
+            let bytes = match scales {
                 Some(scales) => {
-                    widened(weight.bytes, scales.bytes, &weight.ty.shape, &scales.ty.shape)
-                        .map(Cow::Owned)
+                    let shapes = [&weight.ty.shape, &scales.ty.shape];
+                    widened(weight.bytes, scales.bytes, shapes[0], shapes[1]).map(Cow::Owned)
                 }
                 None => to_storage(&weight, dtype),
             };

@@ -272,7 +272,8 @@ impl NativeProgram {
             self.stages(attention, block, &block.stages)?;
             let Some(Shorter { stages, choice, top, score }) = &block.shorter else { continue };
             stages.iter().try_for_each(|stages| self.stages(attention, block, stages))?;
-            let is_known = choice.iter().all(|&number| number <= stages.len())
+            let is_known = block.turns.last() == Some(&choice.len())
+                && choice.iter().all(|&number| number <= stages.len())
                 && *top < block.statistics
                 && score.dtype == DType::F32
                 && stages.iter().all(|shorter| shorter.area <= block.stages.area);

@@ -168,7 +168,7 @@ impl<'g> Related<'g> {
 
     fn is_large(&self, id: NodeId) -> bool {
         let node = self.graph.node(id);
-        self.profile.is_too_large(&node.ty, node.op.is_constant())
+        self.profile.is_too_large(&node.ty, node.op.is_preloaded())
     }
 
     /// Returns the cuts of all tensors. They have the same number of parts, and all but the last
@@ -182,7 +182,7 @@ impl<'g> Related<'g> {
         let of_these = self.axes.iter().map(|(id, _)| id).filter(|id| large.contains(id));
         for id in of_these {
             let node = self.graph.node(id);
-            let (bytes, mut limit) = self.profile.bytes(&node.ty, node.op.is_constant())?;
+            let (bytes, mut limit) = self.profile.bytes(&node.ty, node.op.is_preloaded())?;
             if let Op::PrngValue = node.op {
                 // A part may begin at any lane.
                 limit = limit.saturating_sub((LANES * DType::F32.size()) as u64);
