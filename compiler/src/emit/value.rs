@@ -89,7 +89,7 @@ impl Emitter<'_> {
     }
 
     /// Emits a select. If one side is infinity or NaN, it selects between bits: compilers that
-    /// assume finite floats would always take the other side.
+    /// assume finite floats would always take the other side. Those with f64 do not.
     fn select(
         &mut self,
         condition: &Expr,
@@ -97,7 +97,8 @@ impl Emitter<'_> {
         otherwise: &Expr,
     ) -> Result<Value, EmitError> {
         let ty = self.type_of(then)?;
-        if !ty.dtype.is_float() || !(is_not_finite(then) || is_not_finite(otherwise)) {
+        let is_short = ty.dtype.is_float() && ty.dtype != DType::F64;
+        if !is_short || !(is_not_finite(then) || is_not_finite(otherwise)) {
             let (accept, reject) = (self.value(then)?, self.value(otherwise)?);
             let condition = self.value(condition)?;
             return Ok(self.emit(Expression::Select { condition, accept, reject }));

@@ -121,8 +121,8 @@ struct Scale {
     axes: Vec<usize>,
 }
 
-/// Returns the axes of a weight that do not change within a sum, in all products that read it: one
-/// scale then belongs to all terms. `None` if the weight must stay as it is.
+/// Returns the axes of a weight that do not change within a sum, in all products that read it, or
+/// else in the first: one scale then belongs to all terms. `None` if the weight must stay as it is.
 fn candidate_axes(graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
     let path = graph.node(id).op.given_name();
     if graph.outputs.iter().any(|(name, output)| *output == id || Some(name.as_str()) == path) {
@@ -155,7 +155,10 @@ fn candidate_axes(graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
             _ => return None,
         };
         axes = Some(match axes {
-            Some(axes) => common(axes, axes_of_user),
+            Some(axes) => {
+                let both = common(axes.clone(), axes_of_user);
+                if both.is_empty() { axes } else { both }
+            }
             None => axes_of_user,
         });
     }
@@ -343,7 +346,25 @@ graph f(%0) -> (P = %4, C = %5)
 %3 = weight K : f32[3, 64, 7]
 %4 = contract sum [n, h, u] (n: 0..4, h: 0..8, u: 0..5, k: 0..64) { v0 = %0[n, h, k]; v1 = %1[k, u]; v2 = mul v0 v1; yield v2 } : f32[4, 8, 5]  # P
 %5 = contract sum [n, u, x] (n: 0..4, u: 0..7, x: 0..6, i: 0..3, k: 0..64) { v0 = %3[i, k, u]; v1 = %0[n, x + i, k]; v2 = mul v0 v1; yield v2 } : f32[4, 7, 6]  # C
-"), @"");
+"), @"
+        graph f(%0) -> (P = %5, C = %11)
+        %0 = input X : f32[4, 8, 64]
+        %1 = weight W : i8[64, 5]
+        %2 = contract sum [n, h, u] (n: 0..4, h: 0..8, u: 0..5, k: 0..64) { v0 = %0[n, h, k]; v1 = %1[k, u]; v2 = cast v1 : f32; v3 = mul v0 v2; yield v3 } : f32[4, 8, 5]  # P
+        %3 = weight W.scale : f32[1, 5]
+        %4 = reshape %3 : f32[1, 1, 5]
+        %5 = mul %2 %4 : f32[4, 8, 5]  # P
+        %6 = weight V : f32[64, 3]
+        %7 = weight K : i8[3, 64, 7]
+        %8 = contract sum [n, u, x] (n: 0..4, u: 0..7, x: 0..6, i: 0..3, k: 0..64) { v0 = %7[i, k, u]; v1 = cast v0 : f32; v2 = %0[n, x + i, k]; v3 = mul v1 v2; yield v3 } : f32[4, 7, 6]  # C
+        %9 = weight K.scale : f32[1, 1, 7]
+        %10 = reshape %9 : f32[1, 7, 1]
+        %11 = mul %8 %10 : f32[4, 7, 6]  # C
+        K of K: f32[3, 64, 7]
+        K.scale of K: f32[3, 64, 7]
+        W of W: f32[64, 5]
+        W.scale of W: f32[64, 5]
+        ");
     }
 
     #[test]
@@ -356,7 +377,20 @@ graph f(%0, %2) -> (Logits = %4, T = %5)
 %3 = contract assign [t, d] (t: 0..6, d: 0..64) { @0 = %0[t]; v0 = %1[@0, d]; yield v0 } : f32[6, 64]
 %4 = contract sum [t, w] (t: 0..6, w: 0..50, d: 0..64) { v0 = %3[t, d]; v1 = %1[w, d]; v2 = mul v0 v1; yield v2 } : f32[6, 50]
 %5 = contract sum [n, d] (n: 0..2, d: 0..64, w: 0..50) { v0 = %2[n, w]; v1 = %1[w, d]; v2 = exp v1; v3 = mul v0 v2; yield v3 } : f32[2, 64]
-"), @"");
+"), @"
+        graph f(%0, %1) -> (Logits = %8, T = %6)
+        %0 = input Token : i32[6]
+        %1 = input E.scale : f32[2, 50]
+        %2 = weight E : i8[50, 64]
+        %3 = weight E.scale_2 : f32[50, 1]
+        %4 = contract assign [t, d] (t: 0..6, d: 0..64) { @0 = %0[t]; v0 = %2[@0, d]; v1 = cast v0 : f32; v2 = %3[@0, 0]; v3 = mul v1 v2; yield v3 } : f32[6, 64]
+        %5 = contract sum [t, w] (t: 0..6, w: 0..50, d: 0..64) { v0 = %4[t, d]; v1 = %2[w, d]; v2 = cast v1 : f32; v3 = mul v0 v2; yield v3 } : f32[6, 50]
+        %6 = contract sum [n, d] (n: 0..2, d: 0..64, w: 0..50) { v0 = %1[n, w]; v1 = %2[w, d]; v2 = cast v1 : f32; v3 = %3[w, 0]; v4 = mul v2 v3; v5 = exp v4; v6 = mul v0 v5; yield v6 } : f32[2, 64]
+        %7 = reshape %3 : f32[1, 50]
+        %8 = mul %5 %7 : f32[6, 50]
+        E of E: f32[50, 64]
+        E.scale_2 of E: f32[50, 64]
+        ");
     }
 
     #[test]
@@ -376,6 +410,27 @@ graph f(%0) -> (Last = %5)
     %4 = add %3 %2 : f32[2, 40]
 } : f32[2, 40]
 %5 = result 0 %4 : f32[2, 40]
-"), @"");
+"), @"
+        graph f(%0) -> (Last = %6)
+        %0 = input X : f32[2, 40]
+        %1 = weight U : i8[40, 40]
+        %2 = weight U.scale : f32[1, 40]
+        %3 = weight Small : f32[4, 40]
+        %4 = weight Bias : f32[40]
+        %5 = scan 5 sequences () carries (%0) captures (%1, %4, %2) yields () {
+            graph step(%0, %1, %2, %3) -> (H = %7)
+            %0 = input h : f32[2, 40]
+            %1 = input u : i8[40, 40]
+            %2 = input b : f32[40]
+            %3 = input scale : f32[1, 40]
+            %4 = contract sum [n, u] (n: 0..2, u: 0..40, k: 0..40) { v0 = %0[n, k]; v1 = %1[k, u]; v2 = cast v1 : f32; v3 = mul v0 v2; yield v3 } : f32[2, 40]
+            %5 = reshape %3 : f32[1, 40]
+            %6 = mul %4 %5 : f32[2, 40]
+            %7 = add %6 %2 : f32[2, 40]
+        } : f32[2, 40]
+        %6 = result 0 %5 : f32[2, 40]
+        U of U: f32[40, 40]
+        U.scale of U: f32[40, 40]
+        ");
     }
 }

@@ -221,10 +221,10 @@ graph model(%0) -> (Y = %9, Loss = %10)
         step 2  Loss
             reads     b.Y   f32[40, 16]  2.6 KB
             writes    Loss  f32[]        4 B to output
-            kernel    loss, 1 workgroup of 64 invocations
+            kernel    loss, 1 workgroup of 256 invocations
             axes      reduction nu: 640
-            schedule  reduction places 2 slices 32 along points width 4
-            because   640 points for 1 place: 32 invocations for each place combine them in a tree
+            schedule  reduction places 1 slices 256 along points width 4
+            because   640 points for 1 place: 256 invocations for each place combine them in a tree
             time      5.0 µs: compute 0.1 ns or traffic 6.4 ns, then launch 5.0 µs
         ");
     }
