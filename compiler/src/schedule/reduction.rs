@@ -241,7 +241,7 @@ fn points<'n>(
     if whole == steps {
         return Ok(());
     }
-    // What is left after whole turns is read step by step.
+    // The rest after whole turns is read step by step.
     b.for_("step", slice.clone() + whole as i32, steps as i32, s.slices, |b, step| {
         turn.write(b, &[step])
     })
