@@ -49,8 +49,7 @@ const ELEMENTS: usize = 32;
 pub(crate) fn quantize_weights(graph: &mut Graph, factors: DType) -> Wholes {
     let mut wholes = Wholes::new();
     let old = graph.weights.clone();
-    // The weights of the new graph: each with its axes and the node that it stands for.
-    let mut new: Vec<(Node, Option<(NodeId, Option<Vec<usize>>)>)> = Vec::new();
+    let mut new: Vec<NewWeight> = Vec::new();
     for &id in &old {
         let (mut node, axes) = (graph.node(id).clone(), scale_axes(graph, id));
         let mut scale = None;
@@ -65,18 +64,20 @@ pub(crate) fn quantize_weights(graph: &mut Graph, factors: DType) -> Wholes {
             scale = Some(node_of_scale);
             node.ty.dtype = DType::I8;
         }
-        new.push((node, Some((id, axes))));
-        new.extend(scale.map(|scale| (scale, None)));
+        new.push(NewWeight { node, old: Some(id), axes });
+        new.extend(scale.map(|node| NewWeight { node, old: None, axes: None }));
     }
     // Weights are listed in the order of their nodes, and the scales of each follow it.
-    let ids = new.iter().map(|(node, _)| graph.add(node.op.clone(), node.ty.clone(), &[]));
+    let ids = new.iter().map(|NewWeight { node, .. }| (node.op.clone(), node.ty.clone()));
+    let ids = ids.map(|(op, ty)| graph.add(op, ty, &[]));
     let mut ids: Vec<NodeId> = ids.collect();
     ids.sort_unstable();
     let mut quantized = NodeMap::new();
-    for (number, (node, stands_for)) in new.into_iter().enumerate() {
+    for (number, NewWeight { node, old, axes }) in new.into_iter().enumerate() {
         *graph.node_mut(ids[number]) = node;
-        let Some((id, axes)) = stands_for else { continue };
-        graph.replace(id, ids[number]);
+        if let Some(old) = old {
+            graph.replace(old, ids[number]);
+        }
         if let Some(axes) = axes {
             quantized.insert(ids[number], Scale { node: ids[number + 1], axes });
         }
@@ -85,6 +86,15 @@ pub(crate) fn quantize_weights(graph: &mut Graph, factors: DType) -> Wholes {
     graph.weights = ids;
     read_all(graph, &quantized, factors);
     wholes
+}
+
+/// A weight of the new graph.
+struct NewWeight {
+    node: Node,
+    /// The weight that it stands for. `None` for scales.
+    old: Option<NodeId>,
+    /// The axes of its scales, which follow it, if it is quantized.
+    axes: Option<Vec<usize>>,
 }
 
 /// Returns the axes of a weight along which its scales differ. `None` if it must stay as it is, or
