@@ -2,8 +2,10 @@
 //! themselves, of which a GPU has four in a word.
 #![cfg(feature = "compile")]
 
+mod narrow;
+
+use narrow::{bytes, devices, distance, inputs};
 use tile_compiler::graph::Graph;
-use tile_compiler::plan::Plan;
 use tile_runtime::{DType, Device, Model, Scalar, Session, Tensor, TensorType};
 
 /// A table that is the matrix of scores, too; a loop, a convolution, and products with few and with
@@ -22,19 +24,6 @@ const MODEL: &str = "
         Y = (State + Flat) |> Dense(7) |> Softmax();
     }";
 
-/// Returns every device: also the kernel checker, if it is compiled.
-fn devices() -> Vec<Device> {
-    let names = ["cpu", "check", "wgpu:0"];
-    names.iter().filter_map(|name| Device::named(name).ok()).collect()
-}
-
-fn inputs() -> [(&'static str, Tensor); 2] {
-    let words = TensorType::new(DType::I32, [3, 4]);
-    let words = Tensor::from_scalars(words, (0..12).map(|at| Scalar::i32(at * 7 % 101))).unwrap();
-    let values: Vec<f32> = (0..3 * 9 * 9 * 5).map(|at| (at % 17) as f32 / 8.0 - 1.0).collect();
-    [("Words", words), ("Image", Tensor::from_f32([3, 9, 9, 5], &values).unwrap())]
-}
-
 fn build(model: &Model, device: &Device, quantize: bool) -> Session {
     let builder = model.on(device).input("Words", TensorType::new(DType::I32, [3, 4]));
     let mut session = builder.dim("N", 3).quantize_weights(quantize).build().unwrap();
@@ -46,19 +35,6 @@ fn run(session: &mut Session) -> Vec<Tensor> {
     let inputs = inputs();
     let outputs = session.run(inputs.each_ref().map(|(name, value)| (*name, value))).unwrap();
     outputs.iter().map(|(_, tensor)| tensor.clone()).collect()
-}
-
-/// Returns the greatest difference, as a share of the greatest value.
-fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-    assert_eq!(found.ty(), expected.ty());
-    let greatest = expected.to_f64s().into_iter().map(f64::abs).fold(0.0, f64::max);
-    let pairs = found.to_f64s().into_iter().zip(expected.to_f64s());
-    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / greatest
-}
-
-/// Returns the bytes of the weights on the device.
-fn bytes(plan: &Plan) -> u64 {
-    plan.weights.iter().map(|weight| plan.buffers[weight.buffer].bytes()).sum()
 }
 
 #[test]

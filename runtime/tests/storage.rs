@@ -1,7 +1,9 @@
 //! Programs whose weights and intermediate results are stored as 16-bit floats.
 #![cfg(feature = "compile")]
 
-use tile_compiler::plan::Plan;
+mod narrow;
+
+use narrow::{bytes, devices, distance, inputs};
 use tile_runtime::{DType, Device, Model, Scalar, Session, Tensor, TensorType};
 
 /// Rows of a table, a loop, a convolution and products.
@@ -14,20 +16,6 @@ const MODEL: &str = "
         Y = (State + Flat) |> Dense(7) |> Softmax();
     }";
 
-/// Returns every device: also the kernel checker for profiles with and without f16, if it is
-/// compiled.
-fn devices() -> Vec<Device> {
-    let names = ["cpu", "check", "wgpu:0"];
-    names.iter().filter_map(|name| Device::named(name).ok()).collect()
-}
-
-fn inputs() -> [(&'static str, Tensor); 2] {
-    let words = TensorType::new(DType::I32, [3, 4]);
-    let words = Tensor::from_scalars(words, (0..12).map(|at| Scalar::i32(at * 7 % 101))).unwrap();
-    let values: Vec<f32> = (0..3 * 9 * 9 * 5).map(|at| (at % 17) as f32 / 8.0 - 1.0).collect();
-    [("Words", words), ("Image", Tensor::from_f32([3, 9, 9, 5], &values).unwrap())]
-}
-
 fn build(model: &Model, device: &Device, storage: Option<DType>) -> Session {
     let builder = model.on(device).input("Words", TensorType::new(DType::I32, [3, 4]));
     let builder = builder.dim("N", 3);
@@ -35,20 +23,6 @@ fn build(model: &Model, device: &Device, storage: Option<DType>) -> Session {
     let mut session = builder.build().unwrap();
     session.initialise(5).unwrap();
     session
-}
-
-/// Returns the greatest difference, as a share of the greatest value.
-fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-    assert_eq!(found.ty(), expected.ty());
-    let greatest = expected.to_f64s().into_iter().map(f64::abs).fold(0.0, f64::max);
-    let pairs = found.to_f64s().into_iter().zip(expected.to_f64s());
-    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / greatest
-}
-
-/// Returns the bytes of the weights on the device.
-fn weights(plan: &Plan) -> u64 {
-    let weights = plan.weights.iter().map(|weight| plan.buffers[weight.buffer].bytes());
-    weights.sum()
 }
 
 #[test]
@@ -73,7 +47,7 @@ fn results_are_rounded_a_little() {
             let (Some(plan), Some(whole)) = (session.plan(), wide.plan()) else { continue };
             if plan.profile.storage(dtype) == Some(dtype) {
                 // Biases stay wide.
-                assert!(weights(plan) * 9 < weights(whole) * 5, "{plan}\n{whole}");
+                assert!(bytes(plan) * 9 < bytes(whole) * 5, "{plan}\n{whole}");
                 assert_ne!(found.get("Y").unwrap(), expected.get("Y").unwrap());
             }
         }
