@@ -297,7 +297,7 @@ pub(crate) struct Precision {
     pub factors: Option<DType>,
     /// The type of tensors in memory: see [`SessionBuilder::storage`].
     pub storage: Option<DType>,
-    /// Whether weights have 8 bits: see [`SessionBuilder::quantize_weights`].
+    /// True if weights have 8 bits: see [`SessionBuilder::quantize_weights`].
     pub quantize_weights: bool,
 }
 

@@ -2,8 +2,8 @@
 //! after the other as plain nests. The tensors between them stay in the cache of the thread that
 //! runs them.
 //!
-//! Where a mask hides the last points of a block, shorter stages leave these out. A hidden point
-//! has the weight exp(score - top), so it adds nothing if that is 0 and the right factor is finite
+//! If a mask hides the last points of a block, shorter stages leave these out. A hidden point has
+//! the weight exp(score - top), so it adds nothing if that is 0 and the right factor is finite
 //! there. Both are checked; if they do not hold, the stages over all points run.
 
 use super::memory::{Operand, Output, bytes, elements, scratch};
