@@ -38,8 +38,8 @@ pub struct Build {
     /// Initialise the weights that no file gives, with this seed
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
-    /// On cpu: compute convolutions by direct sums, without Winograd's algorithm, and sums of
-    /// dequantized integers in floats
+    /// Compute convolutions by direct sums, without Winograd's algorithm, and sums of dequantized
+    /// integers in floats
     #[arg(long)]
     exact: bool,
 }

@@ -18,8 +18,8 @@ pub struct DeviceOptions {
     /// else the best real GPU, else cpu]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// On cpu: compute convolutions by direct sums, without Winograd's algorithm, and sums of
-    /// dequantized integers in floats
+    /// Compute convolutions by direct sums, without Winograd's algorithm, and sums of dequantized
+    /// integers in floats
     #[arg(long)]
     exact: bool,
 }

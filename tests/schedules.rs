@@ -86,6 +86,8 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 const KINDS: usize = 14;
+/// The kind that is a convolution with a window of 3 x 3 at stride 1.
+const CONVOLUTION: usize = 7;
 
 type Shapes = Vec<(&'static str, Vec<usize>)>;
 
@@ -116,7 +118,7 @@ fn program(kind: usize, m: usize, n: usize, k: usize, b: usize) -> (String, Shap
             vec![("X", vec![batch, m, k]), ("W", vec![batch, k, n])],
         ),
         // Convolutions with padding and with strides.
-        7 => of(
+        CONVOLUTION => of(
             "y, x, o = +(X[y + u - 1, x + v - 1, c] * W[u, v, c, o])",
             vec![m.min(9), b.min(9), n],
             vec![("X", vec![m.min(9), b.min(9), k.min(16)]), ("W", vec![3, 3, k.min(16), n])],
@@ -179,17 +181,20 @@ fn graph(case: &Case) -> Graph {
     graph
 }
 
+fn given(graph: &Graph, case: &Case) -> Vec<(String, Tensor)> {
+    let all = graph.inputs.iter().zip(&case.shapes).enumerate();
+    all.map(|(number, (&id, (name, _)))| ((*name).to_owned(), tensor(&graph.node(id).ty, number)))
+        .collect()
+}
+
 fn check(case: &Case) -> Result<(), TestCaseError> {
     let graph = graph(case);
-    let given: Vec<(String, Tensor)> = graph
-        .inputs
-        .iter()
-        .zip(&case.shapes)
-        .enumerate()
-        .map(|(number, (&id, (name, _)))| ((*name).to_owned(), tensor(&graph.node(id).ty, number)))
-        .collect();
+    let given = given(&graph, case);
     let expected = interpret::run(&graph, &given).unwrap();
-    let mut profile = Profile { subgroups: case.subgroup_size > 1, ..Profile::generic() };
+    // Transforms of a convolution round, whatever the numbers are; `runtime/tests/filtered.rs` has
+    // these.
+    let subgroups = case.subgroup_size > 1;
+    let mut profile = Profile { subgroups, exact: true, ..Profile::generic() };
     if let Some((size, factors)) = case.matrices {
         let unit = MatrixUnit { size, factors, subgroup: case.subgroup_size };
         profile = Profile { f16: true, max_shared_bytes: 32768, matrices: vec![unit], ..profile };
@@ -198,22 +203,7 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         profile.rates = Rates { launch: 0.0, ..profile.rates };
     }
     let mut plan = pipeline::plan(&graph, &profile).unwrap();
-    let mut chosen = Vec::new();
-    for (routine, pick) in plan.routines.iter_mut().zip(case.picks.iter().cycle()) {
-        let Work::Nest(nest) = &routine.work else { continue };
-        let mut all = candidates(nest, &profile);
-        if case.matrices.is_some()
-            && all.iter().any(|schedule| matches!(schedule, Schedule::Matrices(_)))
-        {
-            all.retain(|schedule| matches!(schedule, Schedule::Matrices(_)));
-        }
-        let schedule = all[pick % all.len()].clone();
-        // Tuning stores a schedule as text.
-        prop_assert_eq!(schedule.to_string().parse(), Ok(schedule.clone()));
-        routine.kernel = kernel(nest, &schedule, &profile)
-            .unwrap_or_else(|error| panic!("{schedule}: {error}\n{nest}"));
-        chosen.push(schedule.to_string());
-    }
+    let chosen = schedule(&mut plan, case)?;
     for kernel in plan.routines.iter().filter_map(|routine| routine.kernel.as_ref()) {
         let bytes =
             |shared: &Shared| shared.length * shared.ty.lanes as usize * shared.ty.dtype.size();
@@ -230,6 +220,28 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
         prop_assert_eq!(&expected.to_f64s(), output, "{} under {:?}", name, &chosen);
     }
     Ok(())
+}
+
+/// Draws a schedule for each nest of a plan from its candidates, and returns them.
+fn schedule(plan: &mut Plan, case: &Case) -> Result<Vec<String>, TestCaseError> {
+    let profile = plan.profile.clone();
+    let mut chosen = Vec::new();
+    for (routine, pick) in plan.routines.iter_mut().zip(case.picks.iter().cycle()) {
+        let Work::Nest(nest) = &routine.work else { continue };
+        let mut all = candidates(nest, &profile);
+        if case.matrices.is_some()
+            && all.iter().any(|schedule| matches!(schedule, Schedule::Matrices(_)))
+        {
+            all.retain(|schedule| matches!(schedule, Schedule::Matrices(_)));
+        }
+        let schedule = all[pick % all.len()].clone();
+        // Tuning stores a schedule as text.
+        prop_assert_eq!(schedule.to_string().parse(), Ok(schedule.clone()));
+        routine.kernel = kernel(nest, &schedule, &profile)
+            .unwrap_or_else(|error| panic!("{schedule}: {error}\n{nest}"));
+        chosen.push(schedule.to_string());
+    }
+    Ok(chosen)
 }
 
 /// Returns the outputs of a plan of f32 tensors, run by the kernel checker.
@@ -278,5 +290,25 @@ proptest! {
     #[test]
     fn all_schedules_compute_the_same(case in case()) {
         check(&case)?;
+    }
+
+    #[test]
+    fn all_schedules_filter_convolutions(mut case in case(), sizes in prop::array::uniform4(1usize..=9)) {
+        let [m, n, channels, filters] = sizes;
+        let (sum, shapes, _) = program(CONVOLUTION, m, 4 * filters, 4 * channels, n);
+        case = Case { source: format!("function f(X, W) -> (P) {{ {sum} }}"), shapes, matrices: None, ..case };
+        let graph = graph(&case);
+        // Multiplications are so slow that fewer of them are always faster.
+        let rates = Rates { flops: 1e9, memory: 1e15, cache: 1e15, launch: 0.0, ..Rates::GPU };
+        let mut plan = pipeline::plan(&graph, &Profile { rates, ..Profile::generic() }).unwrap();
+        let chosen = schedule(&mut plan, &case)?;
+        let given = given(&graph, &case);
+        let outputs = run(&plan, &given, case.subgroup_size)?;
+        let expected = interpret::run(&graph, &given).unwrap();
+        for ((_, expected), output) in expected.iter().zip(&outputs) {
+            for (expected, output) in expected.to_f64s().into_iter().zip(output) {
+                prop_assert!((expected - output).abs() < 1e-3, "{} is not {} under {:?}", output, expected, &chosen);
+            }
+        }
     }
 }

@@ -12,8 +12,8 @@ use crate::passes::{
     quantize_weights, quantized, rank, running, separate, settle, share, store_as, stretch, widen,
 };
 use crate::plan::{
-    Draft, Plan, PlanError, Scheduled, divide, in_bytes, keep, kernels, memory, nests, overwrite,
-    schedules,
+    Draft, Plan, PlanError, Scheduled, divide, filter, in_bytes, keep, kernels, memory, nests,
+    overwrite, schedules,
 };
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, Tuned};
@@ -92,7 +92,7 @@ pub fn plan_with(graph: &Graph, profile: &Profile, options: &Options) -> Result<
     match profile.execution {
         Execution::Shader => rewrite(&mut graph, &FOR_SHADERS),
         Execution::Native => {
-            if !profile.processor.exact {
+            if !profile.exact {
                 rewrite(&mut graph, &QUANTIZED);
             }
             rewrite(&mut graph, &FOR_CPUS);
@@ -149,6 +149,7 @@ fn planned(
         return planned(&parts, profile, options, &wholes).map_err(|error| error.of_whole(&wholes));
     }
     let draft = stage("nests", nests(&groups, profile, wholes)?, Draft::verify);
+    let draft = stage("filter", filter(draft, options.updates)?, Draft::verify);
     let mut draft = stage("divide", divide(draft)?, Draft::verify);
     if options.updates {
         draft = stage("overwrite", overwrite(draft), Draft::verify);
@@ -174,7 +175,6 @@ fn stage<T>(name: &str, result: T, verify: impl Fn(&T) -> Result<(), String>) ->
 mod tests {
     use super::*;
     use crate::plan::{Routine, Work};
-    use crate::profile::Processor;
 
     #[test]
     fn exact_sums_are_of_floats() {
@@ -191,9 +191,7 @@ graph f(%0, %1, %2) -> (P = %6)
         .unwrap();
         optimise(&mut graph);
         for exact in [true, false] {
-            let profile = Profile::cpu();
-            let processor = Processor { exact, ..profile.processor };
-            let plan = plan(&graph, &Profile { processor, ..profile }).unwrap();
+            let plan = plan(&graph, &Profile { exact, ..Profile::cpu() }).unwrap();
             let sum = |routine: &Routine| match &routine.work {
                 Work::Nest(nest) => nest.accumulator(),
                 _ => None,

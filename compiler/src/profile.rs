@@ -54,6 +54,9 @@ pub struct Profile {
     pub subgroups: bool,
     /// The matrix products that subgroups can compute, with sums in f32.
     pub matrices: Vec<MatrixUnit>,
+    /// True if sums of products are computed term by term.
+    #[cfg_attr(feature = "pack", serde(default))]
+    pub exact: bool,
     /// Rates that rank schedules.
     pub rates: Rates,
     /// The properties that decide native programs.
@@ -70,8 +73,6 @@ pub struct Processor {
     pub second_cache: usize,
     /// Bytes of the last-level cache.
     pub last_cache: usize,
-    /// True if sums of products are computed term by term.
-    pub exact: bool,
 }
 
 impl Processor {
@@ -83,12 +84,8 @@ impl Processor {
     pub const MOST_NARROW_COLUMNS: usize = 16;
 
     /// A usual processor.
-    pub const USUAL: Processor = Processor {
-        first_cache: 32 << 10,
-        second_cache: 512 << 10,
-        last_cache: 32 << 20,
-        exact: false,
-    };
+    pub const USUAL: Processor =
+        Processor { first_cache: 32 << 10, second_cache: 512 << 10, last_cache: 32 << 20 };
 }
 
 /// A product of square matrices that all invocations of a subgroup compute together.
@@ -229,6 +226,7 @@ impl Profile {
             f64: false,
             subgroups: false,
             matrices: Vec::new(),
+            exact: false,
             rates: Rates::GPU,
             processor: Processor::USUAL,
         }
@@ -252,6 +250,7 @@ impl Profile {
             f64: true,
             subgroups: false,
             matrices: Vec::new(),
+            exact: false,
             rates: Rates {
                 cores: 1,
                 flops: 1e11,

@@ -62,11 +62,11 @@ impl Device {
     /// Returns the same device with convolutions by direct sums, and with sums of products in the
     /// type of their factors.
     ///
-    /// Otherwise `cpu` uses Winograd's algorithm for convolutions with 3 × 3 and 5 × 5 windows,
-    /// where that is faster. Its rounding errors are at most about twice as large, and a NaN or an
-    /// infinity also reaches some results next to those that depend on it. It also computes sums of
-    /// products of dequantized 8-bit integers in integers, with fewer roundings. The other devices
-    /// do neither.
+    /// Otherwise `cpu` and GPUs use Winograd's algorithm for convolutions with 3 × 3 and 5 × 5
+    /// windows, where that is faster. Its rounding errors are at most about twice as large on `cpu`,
+    /// and ten times on GPUs, and a NaN or an infinity also reaches some results next to those that
+    /// depend on it. On `cpu`, sums of products of dequantized 8-bit integers are computed in
+    /// integers, with fewer roundings.
     pub fn exact(self) -> Device {
         self.0.exact().map_or(self, Device)
     }
@@ -218,7 +218,7 @@ impl Device {
     }
 
     fn from_gpu(gpu: Gpu) -> Device {
-        Device::of(WgpuBackend { gpu: Arc::new(gpu), checked: false, report: None })
+        Device::of(WgpuBackend { gpu: Arc::new(gpu), exact: false, checked: false, report: None })
     }
 }
 

@@ -74,8 +74,8 @@ pub struct Bench {
     /// of `tilec setup`, else the best real GPU, else cpu; cpu-vs-gpu: cpu and the best GPU]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     device: Vec<String>,
-    /// On cpu: compute convolutions by direct sums, without Winograd's algorithm, and sums of
-    /// dequantized integers in floats
+    /// Compute convolutions by direct sums, without Winograd's algorithm, and sums of dequantized
+    /// integers in floats
     #[arg(long)]
     exact: bool,
     #[command(flatten)]

@@ -256,6 +256,7 @@ impl Point<'_> {
     fn read(&self, leaf: &Leaf, value: impl Fn(Value) -> Bounded) -> Option<Bounded> {
         match leaf {
             Leaf::Load(load) => self.load(load, value),
+            Leaf::Table(table) => table.element(&self.at).map(Bounded::exact),
             Leaf::Index(affine) => Some(Bounded::exact(Scalar::i32(self.value(affine)? as i32))),
             Leaf::Accumulator
             | Leaf::Written

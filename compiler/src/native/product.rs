@@ -132,13 +132,9 @@ fn bytes(nest: &Nest, left: Value, right: Value) -> Option<(Value, Value)> {
 /// Returns the nest's roles with the last free axis as a column, so that places are consecutive
 /// along columns.
 pub(super) fn oriented(nest: &Nest) -> Option<Roles> {
-    let mut roles = nest.roles()?;
+    let roles = nest.roles()?;
     let last = nest.free.checked_sub(1)?;
-    if roles.rows.contains(&last) {
-        std::mem::swap(&mut roles.rows, &mut roles.columns);
-        std::mem::swap(&mut roles.left, &mut roles.right);
-        std::mem::swap(&mut roles.left_guards, &mut roles.right_guards);
-    }
+    let roles = if roles.rows.contains(&last) { roles.swapped() } else { roles };
     roles.columns.contains(&last).then_some(roles)
 }
 

@@ -190,7 +190,7 @@ impl Implementation {
             return Implementation::Running(Box::new(running));
         }
         let reduction = || Box::new(Reduction::new(nest, aggregation, dtype));
-        let is_exact = profile.processor.exact;
+        let is_exact = profile.exact;
         if let Some(reduction) = (!is_exact && reads_bytes_once(nest)).then(reduction)
             && reduction.scaled_dots().is_some()
         {

@@ -200,6 +200,7 @@ impl Tape {
             Inst::Leaf(Leaf::Inner(_) | Leaf::OfBody(_)) => {
                 unreachable!("nests of attention run in stages")
             }
+            Inst::Leaf(Leaf::Table(_)) => unreachable!("tables are for shaders"),
             Inst::Const(_) | Inst::Leaf(Leaf::Accumulator | Leaf::Written) => {
                 unreachable!("it has no step")
             }

@@ -122,7 +122,17 @@ impl Winograd {
 
     /// Describes the nest as such a convolution, if it is one, in tiles of one side that there is.
     pub fn recognise(nest: &Nest) -> Option<Self> {
-        let roles = oriented(nest)?;
+        Self::with(nest, &oriented(nest)?, true)
+    }
+
+    /// Does the same for channels and filters on any axis.
+    pub fn recognise_anywhere(nest: &Nest) -> Option<Self> {
+        let roles = nest.roles()?;
+        Self::with(nest, &roles, false).or_else(|| Self::with(nest, &roles.swapped(), false))
+    }
+
+    /// Describes the nest with the image as the left factor.
+    fn with(nest: &Nest, roles: &Roles, is_contiguous: bool) -> Option<Self> {
         let [filter] = roles.columns[..] else { return None };
         let (image, kernel) = (load(nest, roles.left)?, load(nest, roles.right)?);
         let simple =
@@ -134,7 +144,10 @@ impl Winograd {
             return None;
         }
         let conditions: Vec<&Affine> = roles.left_guards.iter().chain(&image.when).collect();
-        let (lines, pixels, channel, channels) = axes(nest, &roles, &image.offset, &conditions)?;
+        let (lines, pixels, channel, channels) = axes(nest, roles, &image.offset, &conditions)?;
+        if is_contiguous && channel.is_some_and(|axis| image.offset.coefficient(axis) != 1) {
+            return None;
+        }
         let taps = nest.axes[lines.tap].extent;
         let mut order = vec![lines.tap];
         order.extend((pixels.sign != 0).then_some(pixels.tap));
@@ -217,16 +230,17 @@ fn axes(
     let mut rest =
         roles.reduction.iter().copied().filter(|axis| taps.iter().all(|found| found.tap != *axis));
     let (channel, none_left) = (rest.next(), rest.next().is_none());
-    if !none_left || channel.is_some_and(|axis| image.coefficient(axis) != 1) {
+    if !none_left {
         return None;
     }
     let mut channels = channel.map_or(1, extent);
-    if let ([Axes { tap, .. }], Some(axis)) = (&taps[..], channel)
+    if let ([Axes { tap, .. }], Some(axis)) = (&taps[..], &channel)
         && channels.is_multiple_of(extent(*tap))
+        && image.coefficient(*axis) == 1
     {
         channels /= extent(*tap);
         let stride = channels as i64;
-        taps.push(Axes { row: row(stride, axis)?, tap: axis, stride, sign: 0 });
+        taps.push(Axes { row: row(stride, *axis)?, tap: *axis, stride, sign: 0 });
     }
     taps.sort_by_key(|axes| std::cmp::Reverse(axes.stride));
     let [lines, pixels]: [Axes; 2] = taps.try_into().ok()?;

@@ -29,6 +29,7 @@
 //!   positions.
 //! - `position` is set for the arg forms, and for no others. Only these have a `rank`, which
 //!   depends on free axes on which the body and the guards do not.
+//! - Only bodies have tables, and no body with inner sums.
 //! - Epilogues of nests without inner sums may have statistics, and so may bodies of nests with
 //!   inner sums. Only nests with statistics have columns.
 //!
@@ -108,7 +109,7 @@ pub use window::Window;
 use std::borrow::Borrow;
 
 use crate::affine::Affine;
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::scalar::{Inst, Program, Value};
 use crate::tensor::TensorType;
@@ -167,12 +168,31 @@ pub struct Inner {
     pub body: Program<Leaf>,
 }
 
+/// An element of a constant table. Only shaders have nests with tables.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
+pub struct Table {
+    /// The elements: at least one.
+    pub elements: Vec<Scalar>,
+    /// The number of the element.
+    pub offset: Affine,
+}
+
+impl Table {
+    /// Returns the element at a point of the axes and derived variables.
+    pub fn element(&self, point: &[i64]) -> Option<Scalar> {
+        self.elements.get(usize::try_from(self.offset.evaluate(point)?).ok()?).copied()
+    }
+}
+
 /// A leaf of a program in a nest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub enum Leaf {
     /// An element of an operand.
     Load(Load),
+    /// An element of a constant table.
+    Table(Table),
     /// The value of an affine expression, as i32.
     Index(Affine),
     /// Epilogue only: the aggregated value, or the identity if no point counted. For the arg forms
@@ -364,6 +384,14 @@ impl Nest {
     /// Returns the type in which values are aggregated.
     pub fn accumulator(&self) -> Option<DType> {
         self.aggregation.map(|_| self.body.dtype(self.body.results[0]))
+    }
+
+    /// Returns the constant tables that the body reads.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.body.leaves().filter_map(|leaf| match leaf {
+            Leaf::Table(table) => Some(table),
+            _ => None,
+        })
     }
 
     /// Returns whether the epilogue reads [`Leaf::Written`].

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::graph::Aggregation;
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 
-use super::{Inner, Leaf, Nest, operands};
+use super::{Inner, Leaf, Nest, Table, operands};
 
 /// A sum over `reduction` of `left * right`, where `left` depends on no column and `right` on no
 /// row.
@@ -34,6 +34,21 @@ pub struct Roles {
     pub left_guards: Vec<Affine>,
     /// The same for the right factor: the guards depend on no row.
     pub right_guards: Vec<Affine>,
+}
+
+impl Roles {
+    /// Returns the roles of the product with its factors in the other order.
+    pub fn swapped(self) -> Roles {
+        Roles {
+            rows: self.columns,
+            columns: self.rows,
+            left: self.right,
+            right: self.left,
+            left_guards: self.right_guards,
+            right_guards: self.left_guards,
+            ..self
+        }
+    }
 }
 
 impl Nest {
@@ -80,15 +95,7 @@ impl Nest {
         // Row statistics aggregate over the nest's columns, so these must be the columns of the
         // product.
         if self.aggregates_into_rows() && self.columns().eq(roles.rows.iter().copied()) {
-            return Some(Roles {
-                rows: roles.columns,
-                columns: roles.rows,
-                left: roles.right,
-                right: roles.left,
-                left_guards: roles.right_guards,
-                right_guards: roles.left_guards,
-                ..roles
-            });
+            return Some(roles.swapped());
         }
         Some(roles)
     }
@@ -99,7 +106,9 @@ impl Nest {
         for (inst, _) in &program.insts {
             let mut axes = vec![false; self.axes.len()];
             match inst {
-                Inst::Leaf(Leaf::Index(affine)) => self.depend(affine, &mut axes),
+                Inst::Leaf(Leaf::Index(affine) | Leaf::Table(Table { offset: affine, .. })) => {
+                    self.depend(affine, &mut axes);
+                }
                 Inst::Leaf(Leaf::Load(load)) => {
                     load.when.iter().chain([&load.offset]).for_each(|a| self.depend(a, &mut axes));
                 }

@@ -13,7 +13,7 @@
 use crate::affine::Affine;
 use crate::scalar::{Inst, Program};
 
-use super::{Leaf, Nest};
+use super::{Leaf, Nest, Table};
 
 /// Returns the nest over fewer axes, or `None` if index arithmetic overflows 64 bits.
 pub(crate) fn simplify(mut nest: Nest) -> Option<Nest> {
@@ -55,7 +55,9 @@ pub(super) fn expressions(nest: &Nest) -> impl Iterator<Item = &Affine> {
     let leaves =
         inner.chain(nest.body.leaves()).chain(nest.epilogue.leaves()).flat_map(|leaf| match leaf {
             Leaf::Load(load) => Some(&load.offset).into_iter().chain(&load.when),
-            Leaf::Index(affine) => Some(affine).into_iter().chain(&[]),
+            Leaf::Index(affine) | Leaf::Table(Table { offset: affine, .. }) => {
+                Some(affine).into_iter().chain(&[])
+            }
             Leaf::Accumulator
             | Leaf::Written
             | Leaf::Statistic(..)
@@ -119,7 +121,9 @@ pub(crate) fn change_program(
                 change(&mut load.offset)?;
                 load.when.iter_mut().try_for_each(&change)?;
             }
-            Inst::Leaf(Leaf::Index(affine)) => change(affine)?,
+            Inst::Leaf(Leaf::Index(affine) | Leaf::Table(Table { offset: affine, .. })) => {
+                change(affine)?;
+            }
             _ => {}
         }
     }

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use crate::affine::Affine;
+use crate::dtype::Scalar;
 use crate::scalar::{Inst, Program};
 
-use super::{Leaf, Load, Nest};
+use super::{Leaf, Load, Nest, Table};
 
 impl Nest {
     fn affine(&self, affine: &Affine) -> String {
@@ -26,11 +27,17 @@ impl Nest {
         text
     }
 
+    fn table(&self, table: &Table) -> String {
+        let elements: Vec<String> = table.elements.iter().map(Scalar::to_string).collect();
+        format!("table({})[{}]", elements.join(" "), self.affine(&table.offset))
+    }
+
     fn program(&self, f: &mut fmt::Formatter<'_>, program: &Program<Leaf>) -> fmt::Result {
         for (value, (inst, dtype)) in program.insts.enumerate() {
             let text = match inst {
                 Inst::Leaf(Leaf::Load(load)) => self.load(load),
                 Inst::Leaf(Leaf::Index(affine)) => format!("index {}", self.affine(affine)),
+                Inst::Leaf(Leaf::Table(table)) => self.table(table),
                 Inst::Leaf(Leaf::Accumulator) => "accumulator".into(),
                 Inst::Leaf(Leaf::Written) => "written".into(),
                 Inst::Leaf(Leaf::Statistic(aggregation, a)) => {

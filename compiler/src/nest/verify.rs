@@ -9,7 +9,7 @@ use crate::graph::Aggregation;
 use crate::scalar::{Inst, Program, Value};
 
 use super::simplify::expressions;
-use super::{Inner, Leaf, Load, Nest, Output};
+use super::{Inner, Leaf, Load, Nest, Output, Table};
 
 /// A violated rule of [`crate::nest`], which is a bug in the pass that made the nest.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -142,7 +142,7 @@ impl Nest {
         })?;
         let loads = self.body_loads().flat_map(|load| load.when.iter().chain([&load.offset]));
         let indices = self.body.leaves().filter_map(|leaf| match leaf {
-            Leaf::Index(affine) => Some(affine),
+            Leaf::Index(affine) | Leaf::Table(Table { offset: affine, .. }) => Some(affine),
             _ => None,
         });
         let mut of_points = loads.chain(indices).chain(&self.guards).chain(&self.position);
@@ -232,6 +232,13 @@ impl Nest {
                 }
                 Inst::Cast(_) => true,
                 Inst::Leaf(Leaf::Index(_)) => *dtype == DType::I32,
+                Inst::Leaf(Leaf::Table(table)) => {
+                    let is_inside = self.is_inside(&table.offset, table.elements.len());
+                    require(is_inside, || format!("{} is outside its table", place()))?;
+                    part == Part::Body
+                        && self.inner.is_empty()
+                        && table.elements.iter().all(|element| element.dtype == *dtype)
+                }
                 Inst::Leaf(Leaf::Written) => {
                     epilogue && *dtype == DType::Bool && self.aggregation.is_some()
                 }
@@ -285,6 +292,14 @@ impl Nest {
         let unknown =
             |v: usize| self.unknown(part).into_iter().any(|axes| self.depends_on_axes(v, axes));
         !affine.variables().any(unknown)
+    }
+
+    /// Returns whether an expression is in `0..elements` everywhere, as far as interval arithmetic
+    /// can decide it.
+    fn is_inside(&self, offset: &Affine, elements: usize) -> bool {
+        let bounds = offset.bounds(&self.variable_bounds());
+        let fits = |(low, high)| low >= 0 && high < elements as i64;
+        !self.derived.is_empty() || bounds.is_some_and(fits)
     }
 
     fn check_load(&self, load: &Load, part: Part) -> Result<(), String> {

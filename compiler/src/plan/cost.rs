@@ -10,6 +10,7 @@ use crate::graph::Aggregation;
 use crate::nest::{Leaf, Nest};
 use crate::profile::Rates;
 use crate::scalar::{Inst, Program};
+use crate::schedule::Transform;
 
 /// The cost of a step or a plan.
 ///
@@ -152,6 +153,11 @@ fn flops(nest: &Nest) -> u64 {
         None | Some(Aggregation::Assign) => false,
         Some(_) => nest.accumulator().is_some_and(DType::is_float),
     };
+    if let Some(transform) = Transform::new(nest) {
+        let of_block = 2 * transform.multiply_adds() as u64;
+        let sums = of_block.saturating_mul(transform.blocks() as u64);
+        return sums.saturating_add(places.saturating_mul(operations(&nest.epilogue)));
+    }
     let of_points = operations(&nest.body) + u64::from(aggregates);
     points
         .saturating_mul(of_points)

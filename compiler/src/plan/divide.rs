@@ -58,7 +58,7 @@ impl<'g> Draft<'g> {
 }
 
 /// Moves the steps of a loop to their new numbers.
-fn renumber(around: &mut Loop, numbers: &[usize]) {
+pub(super) fn renumber(around: &mut Loop, numbers: &[usize]) {
     around.steps = numbers[around.steps.start]..numbers[around.steps.end];
     around.loops.iter_mut().for_each(|inner| renumber(inner, numbers));
 }

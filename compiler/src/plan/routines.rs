@@ -87,9 +87,8 @@ impl Plan {
         self.verify_slots()?;
         let kept = kept(&self.buffers, &self.weights, &self.updates);
         // Sums that were planned term by term stay so.
-        let exact = self.profile.processor.exact || profile.processor.exact;
-        let processor = crate::profile::Processor { exact, ..profile.processor };
-        let profile = &Profile { processor, ..profile.clone() };
+        let exact = self.profile.exact || profile.exact;
+        let profile = &Profile { exact, ..profile.clone() };
         self.profile.clone_from(profile);
         for step in self.prelude.iter().chain(&self.steps) {
             let routine = &mut self.routines[step.routine];

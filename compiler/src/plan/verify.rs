@@ -44,6 +44,12 @@ impl Plan {
         for routine in &self.routines {
             if let Work::Nest(nest) = &routine.work {
                 nest.verify().map_err(|invalid| invalid.to_string())?;
+                if self.profile.execution == Execution::Native && nest.tables().next().is_some() {
+                    return Err(format!(
+                        "nest `{}` has tables, which only shaders have",
+                        nest.name
+                    ));
+                }
             }
         }
         if self.all_steps().any(|step| self.routines.get(step.routine).is_none()) {

@@ -11,7 +11,7 @@ use crate::nest::{Load, Nest, Roles, loads_of};
 use crate::profile::{Profile, Rates};
 
 use super::contraction::extents;
-use super::{Along, Blocking, MatrixTiling, Slicing, Tiling, reduction};
+use super::{Along, Blocking, MatrixTiling, Slicing, Tiling, Transform, reduction};
 
 /// Registers of an invocation besides its register tile.
 const OWN_REGISTERS: u32 = 32;
@@ -308,6 +308,32 @@ pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width
     let workgroups = (all / workgroup as f64).ceil();
     let time = streaming(nest, profile, nest.free.checked_sub(1), width, 1, workgroups);
     profile.rates.launch + overlapped([time, waves * nest.reduction_points() as f64 * ANSWER])
+}
+
+/// Predicts the seconds of a sum with constant tables, `width` blocks an invocation. All elements of
+/// a block are in registers.
+pub(super) fn of_transform(
+    nest: &Nest,
+    profile: &Profile,
+    transform: &Transform,
+    workgroup: u32,
+    width: u8,
+) -> f64 {
+    let rates = &profile.rates;
+    let (read, written) = (nest.reduction_points() as f64, transform.places() as f64);
+    let invocations = transform.blocks() as f64 / f64::from(width);
+    let workgroups = (invocations / f64::from(workgroup)).ceil();
+    let registers = read.max(written) * f64::from(width) + f64::from(OWN_REGISTERS);
+    let on = Occupancy::new(rates, workgroups, f64::from(workgroup), registers, 1.0);
+    let slots = transform.multiply_adds() as f64
+        + (READ * read + written * nest.epilogue.insts.len() as f64) / f64::from(width);
+    let times = [
+        2.0 * slots * transform.blocks() as f64 * on.padding / on.busy(4.0) / rates.flops,
+        transform.blocks() as f64 * (read + written) * WORD / rates.cache,
+        footprint(nest) / rates.memory,
+        (invocations / (rates.cores as f64 * on.invocations)).ceil() * 2.0 * ANSWER,
+    ];
+    rates.launch + overlapped(times)
 }
 
 /// Returns the number of invocations that run at a time.

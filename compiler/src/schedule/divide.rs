@@ -194,14 +194,19 @@ fn divided(
 }
 
 /// Returns a function that replaces an expression by its changed form.
-fn changed(change: impl Fn(&Affine) -> Option<Affine>) -> impl Fn(&mut Affine) -> Option<()> {
+pub(super) fn changed(
+    change: impl Fn(&Affine) -> Option<Affine>,
+) -> impl Fn(&mut Affine) -> Option<()> {
     move |affine| {
         *affine = change(affine)?;
         Some(())
     }
 }
 
-fn change_derived(nest: &Nest, change: impl Fn(&Affine) -> Option<Affine>) -> Option<Vec<Derived>> {
+pub(super) fn change_derived(
+    nest: &Nest,
+    change: impl Fn(&Affine) -> Option<Affine>,
+) -> Option<Vec<Derived>> {
     nest.derived
         .iter()
         .map(|derived| Some(Derived { numerator: change(&derived.numerator)?, ..*derived }))
@@ -209,7 +214,7 @@ fn change_derived(nest: &Nest, change: impl Fn(&Affine) -> Option<Affine>) -> Op
 }
 
 /// Drops the operands that no load reads. Returns the old numbers of the others.
-fn prune(nest: &mut Nest) -> Vec<usize> {
+pub(super) fn prune(nest: &mut Nest) -> Vec<usize> {
     let kept: Vec<usize> = (0..nest.operands.len())
         .filter(|&operand| nest.loads().any(|load| load.operand == operand))
         .collect();

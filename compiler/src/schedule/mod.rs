@@ -1,7 +1,7 @@
 //! Lowers a nest to a kernel: chooses a template and tile sizes, then writes the kernel that they
 //! describe.
 //!
-//! Seven kinds of schedule serve every nest:
+//! Eight kinds of schedule serve every nest:
 //!
 //! - [`Schedule::Native`] is a native program for a processor; see [`crate::native`].
 //! - [`Schedule::Contraction`] computes sums of products that have rows and columns. Its epilogue
@@ -10,6 +10,7 @@
 //! - [`Schedule::Reduction`] computes long reductions to few places.
 //! - [`Schedule::Rows`] computes row statistics, as in softmax or layer normalization.
 //! - [`Schedule::Attention`] computes products whose left operand is made of other products.
+//! - [`Schedule::Transform`] computes sums of elements times constants from tables.
 //! - [`Schedule::Pointwise`] computes everything else.
 //!
 //! A *place* is an element of the output: one point of the free axes. A *point* without further
@@ -17,7 +18,8 @@
 //!
 //! The choice depends on the roles and sizes of the axes, never on the source operation:
 //! [`candidates`] enumerates the whole space, and a cost model ranks it. A reduction that is too
-//! long for its few places is split into two nests ([`divide`]).
+//! long for its few places is split into two nests ([`divide`]), and a convolution may be split into
+//! four ([`winograd`]).
 
 mod accumulate;
 mod address;
@@ -28,6 +30,7 @@ mod cost;
 mod divide;
 mod double;
 mod elementary;
+mod filtering;
 mod in_bytes;
 mod lanes;
 mod matrices;
@@ -40,17 +43,21 @@ mod reduction;
 mod rows;
 mod staging;
 mod statistic;
+mod transform;
 mod tuned;
 mod values;
 mod whole_rows;
+mod winograd;
 
 use std::fmt;
 
 pub use choose::{candidates, choose, predict, ranked};
 pub use divide::{Divided, divide};
 pub use prng::{prng_state, prng_value};
+pub(crate) use transform::Transform;
 pub use tuned::{Choice, Key, Tuned};
 pub use values::Unsupported;
+pub use winograd::{Filtered, winograd};
 
 use crate::kernel::{Expr, Invalid, Kernel};
 use crate::native::Method;
@@ -82,6 +89,14 @@ pub enum Schedule {
         /// The invocations that share a row.
         lanes: u32,
         /// The columns that an invocation computes at a time.
+        width: u8,
+    },
+    /// One invocation computes a block of places, whose sums of the same elements, times constants,
+    /// are unrolled. `width` blocks are neighbours along the last free axis.
+    Transform {
+        /// The invocations of a workgroup.
+        workgroup: u32,
+        /// The blocks that an invocation computes.
         width: u8,
     },
     /// A product of two operands in workgroup tiles and register tiles. See [`Tiling`].
@@ -218,6 +233,9 @@ impl fmt::Display for Schedule {
             Schedule::Rows { workgroup, lanes, width } => {
                 write!(f, "rows workgroup {workgroup} lanes {lanes} width {width}")
             }
+            Schedule::Transform { workgroup, width } => {
+                write!(f, "transform workgroup {workgroup} width {width}")
+            }
             Schedule::Contraction(t) => {
                 write!(
                     f,
@@ -279,6 +297,9 @@ pub fn kernel(
         Schedule::Reduction(slicing) => reduction::reduction(nest, profile, slicing).map(Some),
         Schedule::Rows { workgroup, lanes, width } => {
             rows::rows(nest, profile, *workgroup, *lanes, *width).map(Some)
+        }
+        Schedule::Transform { workgroup, width } => {
+            transform::transform(nest, profile, *workgroup, *width).map(Some)
         }
         Schedule::Contraction(tiling) => {
             let roles =

@@ -43,6 +43,10 @@ fn read(words: &mut Words) -> Option<Schedule> {
             lanes: words.number("lanes")?,
             width: words.number("width")?.try_into().ok()?,
         },
+        "transform" => Schedule::Transform {
+            workgroup: words.number("workgroup")?,
+            width: words.number("width")?.try_into().ok()?,
+        },
         "contraction" => {
             let [block_rows, block_columns, block_reduction] = words.numbers("block")?;
             let [thread_rows, thread_columns] = words.numbers("thread")?;
@@ -117,7 +121,7 @@ mod tests {
 
     fn schedule() -> impl Strategy<Value = Schedule> {
         let numbers = prop::array::uniform8(any::<u32>());
-        (0..7, numbers, any::<u8>(), any::<bool>()).prop_map(
+        (0..8, numbers, any::<u8>(), any::<bool>()).prop_map(
             |(kind, [a, b, c, d, e, f, g, h], width, along)| match kind {
                 0 => Schedule::Native(match width % 9 {
                     0 => Method::Pointwise { chunk: a as usize },
@@ -141,6 +145,7 @@ mod tests {
                     rows: c.max(1),
                 }),
                 3 => Schedule::Rows { workgroup: a, lanes: b, width },
+                6 => Schedule::Transform { workgroup: a, width },
                 4 => Schedule::Attention(Blocking {
                     rows: a,
                     points: b,

@@ -220,7 +220,7 @@ impl<'a> Point<'a> {
     }
 
     /// Computes the derived variables that depend on those that have `changed`.
-    fn derive(&mut self, b: &mut Builder, mut changed: Vec<usize>, other: Option<&Point>) {
+    pub fn derive(&mut self, b: &mut Builder, mut changed: Vec<usize>, other: Option<&Point>) {
         let bounds = self.nest.variable_bounds();
         for (number, derived) in self.nest.derived.iter().enumerate() {
             let variable = self.nest.axes.len() + number;
@@ -377,8 +377,8 @@ impl<'a> Point<'a> {
             Inst::Leaf(Leaf::OfBody(statistic)) => {
                 self.statistic(*statistic).ok_or_else(missing)?.splat(self.lanes)
             }
-            // A schedule computes inner sums itself and sets them in `known`.
-            Inst::Leaf(Leaf::Inner(_)) => return Err(missing()),
+            // Schedules compute these themselves, and set inner sums in `known`.
+            Inst::Leaf(Leaf::Inner(_) | Leaf::Table(_)) => return Err(missing()),
         })
     }
 

@@ -38,6 +38,9 @@ impl Schedule {
                     "statistics of {rows} of {columns}: {lanes} invocations for each row, {width} of its columns at a time"
                 )
             }
+            Schedule::Transform { .. } => {
+                format!("{sizes}, times constants: an invocation for all places that share points")
+            }
             Schedule::Contraction(tiling) => tiling.reason(nest),
             Schedule::Matrices(tiling) => tiling.reason(nest),
             Schedule::Attention(blocking) => {

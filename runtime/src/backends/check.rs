@@ -1,5 +1,7 @@
 //! [`Check`]: the kernels of a shader profile under the kernel checker.
 
+use std::sync::Arc;
+
 use tile_compiler::plan::{BufferId, Launch, Plan, Step};
 use tile_compiler::profile::Profile;
 
@@ -31,6 +33,10 @@ impl Backend for Check {
 
     fn profile(&self) -> Profile {
         self.profile.clone()
+    }
+
+    fn exact(&self) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Check { profile: Profile { exact: true, ..self.profile.clone() } }))
     }
 
     fn tuning(&self) -> Result<(), &'static str> {

@@ -9,7 +9,6 @@ pub fn profile(exact: bool) -> Profile {
         first_cache: CACHES.first,
         second_cache: CACHES.second,
         last_cache: CACHES.last,
-        exact,
     };
-    Profile { processor, ..Profile::cpu() }
+    Profile { processor, exact, ..Profile::cpu() }
 }

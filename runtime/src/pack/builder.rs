@@ -12,7 +12,7 @@ use tile_compiler::emit::Target;
 use tile_compiler::lower::{Layer, Network};
 use tile_compiler::pipeline::Options;
 use tile_compiler::plan::{Content, Plan, Port};
-use tile_compiler::profile::{Processor, Profile};
+use tile_compiler::profile::Profile;
 use tile_compiler::tensor::{Tensor, TensorType};
 
 use super::container::write;
@@ -140,11 +140,10 @@ impl PackBuilder {
             None => request.network()?,
         };
         self.describe(request, &network)?;
-        let exact = builder.on.profile()?.0.processor.exact;
-        let processor = Processor { exact, ..Processor::USUAL };
+        let exact = builder.on.profile()?.0.exact;
         let mut profiles = Vec::new();
         if self.targets.contains(&PackTarget::Cpu) {
-            profiles.push(Profile { processor, ..Profile::cpu() });
+            profiles.push(Profile::cpu());
         }
         let families = self.targets.iter().filter_map(|target| match target {
             PackTarget::Cpu => None,
@@ -155,6 +154,7 @@ impl PackBuilder {
         let families: BTreeSet<&str> = families.collect();
         profiles.extend(families.into_iter().filter_map(Profile::fixed));
         for profile in profiles {
+            let profile = Profile { exact, ..profile };
             let mut graph = request.precision.rounded(network.graph.clone());
             let sources = request.model.sources();
             let options = request.precision.with(Options::default());

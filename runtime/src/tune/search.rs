@@ -45,6 +45,7 @@ fn family(schedule: &Schedule) -> Schedule {
         Schedule::Rows { lanes, width, .. } => {
             Schedule::Rows { workgroup: 0, lanes: *lanes, width: *width }
         }
+        Schedule::Transform { width, .. } => Schedule::Transform { workgroup: 0, width: *width },
         Schedule::Contraction(t) => Schedule::Contraction(Tiling {
             block_reduction: 0,
             warp_rows: 0,

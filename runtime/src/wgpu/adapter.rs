@@ -210,6 +210,7 @@ pub fn profile(info: &AdapterInfo, limits: &Limits, features: Features) -> Profi
         f64: features.contains(Features::SHADER_F64),
         subgroups: features.contains(Features::SUBGROUP),
         matrices: Vec::new(),
+        exact: false,
         rates: rates(info.device_type, family),
         processor: Processor::USUAL,
     }

@@ -23,8 +23,11 @@ use crate::store::Store;
 use crate::value::Value;
 
 /// A GPU.
+#[derive(Clone)]
 pub struct WgpuBackend {
     pub gpu: Arc<Gpu>,
+    /// Whether sums of products are computed term by term.
+    pub exact: bool,
     /// Whether kernels check their accesses.
     pub checked: bool,
     /// The function that is told how many kernels are compiled.
@@ -41,7 +44,7 @@ impl Backend for WgpuBackend {
     }
 
     fn profile(&self) -> Profile {
-        self.gpu.profile.clone()
+        Profile { exact: self.exact, ..self.gpu.profile.clone() }
     }
 
     fn tuning(&self) -> Result<(), &'static str> {
@@ -56,14 +59,16 @@ impl Backend for WgpuBackend {
         }))
     }
 
+    fn exact(&self) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(WgpuBackend { exact: true, ..self.clone() }))
+    }
+
     fn checked(&self) -> Option<Arc<dyn Backend>> {
-        let (gpu, report) = (self.gpu.clone(), self.report.clone());
-        Some(Arc::new(WgpuBackend { gpu, checked: true, report }))
+        Some(Arc::new(WgpuBackend { checked: true, ..self.clone() }))
     }
 
     fn reporting(&self, report: Report) -> Option<Arc<dyn Backend>> {
-        let (gpu, checked) = (self.gpu.clone(), self.checked);
-        Some(Arc::new(WgpuBackend { gpu, checked, report: Some(report) }))
+        Some(Arc::new(WgpuBackend { report: Some(report), ..self.clone() }))
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -80,7 +85,8 @@ impl Backend for WgpuBackend {
         let Gpu { name, device, queue, profile, .. } = &*self.gpu;
         let mut gpu = Gpu::shared(name.clone(), device.clone(), queue.clone());
         gpu.profile = profile.clone();
-        Some(Arc::new(WgpuBackend { gpu: Arc::new(gpu), checked: self.checked, report: None }))
+        let gpu = Arc::new(gpu);
+        Some(Arc::new(WgpuBackend { gpu, report: None, ..self.clone() }))
     }
 
     #[cfg(not(target_family = "wasm"))]
