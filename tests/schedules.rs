@@ -303,7 +303,8 @@ proptest! {
         let mut plan = pipeline::plan(&graph, &Profile { rates, ..Profile::generic() }).unwrap();
         let chosen = schedule(&mut plan, &case)?;
         let given = given(&graph, &case);
-        let outputs = run(&plan, &given, case.subgroup_size)?;
+        let outputs =
+            run(&plan, &given, case.subgroup_size).map_err(TestCaseError::fail)?;
         let expected = interpret::run(&graph, &given).unwrap();
         for ((_, expected), output) in expected.iter().zip(&outputs) {
             for (expected, output) in expected.to_f64s().into_iter().zip(output) {
