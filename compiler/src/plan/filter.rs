@@ -58,19 +58,23 @@ impl<'g> Draft<'g> {
             .map(|ty| self.add_buffer(step.source, &ty, Content::passing(&ty)));
         let (points_of_kernel, points_of_image, points) =
             (points_of_kernel?, points_of_image?, points?);
-        let value = step.source.name();
-        let mut part = |nest: Nest, operands: Vec<BufferId>, output: BufferId| DraftStep {
-            values: vec![self.value_names.unique(&format!("{value}.points"))],
-            fused: step.fused.clone(),
-            routine: nest.name.clone(),
-            work: Work::Nest(Box::new(nest)),
-            operands,
-            outputs: vec![output],
-            source: step.source,
+        let mut part = |name: &str, nest: Nest, operands: Vec<BufferId>, output: BufferId| {
+            let value = format!("{}.{name}", step.source.name());
+            DraftStep {
+                values: vec![self.value_names.unique(&value)],
+                fused: step.fused.clone(),
+                routine: nest.name.clone(),
+                work: Work::Nest(Box::new(nest)),
+                operands,
+                outputs: vec![output],
+                source: step.source,
+            }
         };
-        let kernel = part(kernel, vec![step.operands[filtered.kernel_operand]], points_of_kernel);
-        let image = part(image, vec![step.operands[filtered.image_operand]], points_of_image);
-        let product = part(product, vec![points_of_image, points_of_kernel], points);
+        let [of_kernel, of_image] =
+            [filtered.kernel_operand, filtered.image_operand].map(|n| vec![step.operands[n]]);
+        let kernel = part("kernel", kernel, of_kernel, points_of_kernel);
+        let image = part("image", image, of_image, points_of_image);
+        let product = part("points", product, vec![points_of_image, points_of_kernel], points);
         match is_kept(filtered.kernel_operand) {
             true => self.prelude.push(kernel),
             false => self.steps.push(kernel),

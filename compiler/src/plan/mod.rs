@@ -395,6 +395,13 @@ impl Plan {
         Loop::all(&self.loops)
     }
 
+    /// Returns whether kernels compute convolutions by Winograd's minimal filtering.
+    pub fn filters(&self) -> bool {
+        let has_tables =
+            |work: &Work| matches!(work, Work::Nest(nest) if nest.tables().next().is_some());
+        self.routines.iter().any(|routine| has_tables(&routine.work))
+    }
+
     /// Returns what the caller gives: the inputs, then the weights.
     pub fn given(&self) -> impl Iterator<Item = &Port> {
         self.inputs.iter().chain(&self.weights)

@@ -11,13 +11,13 @@ use crate::profile::{Execution, MatrixUnit, Profile};
 use super::contraction::extents;
 use super::cost::{
     blocking_registers, of_blocking, of_matrices, of_pointwise, of_reduction, of_rows, of_tiling,
-    of_transform, tiling_registers,
+    tiling_registers,
 };
 use super::staging::vector_of;
 use super::values::compute_type;
 use super::{
-    Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling, Transform, lanes, matrices,
-    reduction, whole_rows,
+    Along, Blocking, MatrixTiling, Schedule, Slicing, Tiling, lanes, matrices, reduction,
+    transform, whole_rows,
 };
 
 /// Block sizes: of rows and columns, and of the reduction.
@@ -84,7 +84,7 @@ pub fn ranked(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
         return if runs { vec![(0.0, native(nest, profile))] } else { Vec::new() };
     }
     if nest.tables().next().is_some() {
-        return transforms(nest, profile);
+        return sorted(transform::schedules(nest, profile).into_iter());
     }
     if let Some(parts) = nest.attention() {
         let blockings = blockings(nest, profile, &parts.roles).into_iter();
@@ -166,21 +166,6 @@ fn pointwise(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
         }
     }
     all
-}
-
-/// Returns the schedules of a sum with constant tables.
-fn transforms(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
-    let Some(transform) = Transform::new(nest) else { return Vec::new() };
-    let widths = [1, 4].into_iter().filter(|&width| transform.lanes(width).is_some());
-    let workgroups =
-        [64, 128, 256].map(|w| w.min(profile.max_invocations).min(profile.max_workgroup[0]));
-    let of_width = |width| {
-        workgroups.map(|workgroup| {
-            let time = of_transform(nest, profile, &transform, workgroup, width);
-            (time, Schedule::Transform { workgroup, width })
-        })
-    };
-    sorted(widths.flat_map(of_width))
 }
 
 /// Returns the schedules for row statistics. An invocation computes some columns, so that a

@@ -17,9 +17,10 @@ use crate::nest::{Derived, Leaf, Load, Nest, Table};
 use crate::profile::Profile;
 use crate::scalar::{BinaryOp, Inst, Value};
 
+use super::cost::of_transform;
 use super::point::{Buffers, Point, declare};
 use super::values::{Unsupported, Values};
-use super::{ScheduleError, grid, group, lanes};
+use super::{Schedule, ScheduleError, grid, group, lanes};
 
 /// The most places of a block, and elements that it reads.
 const MOST: usize = 64;
@@ -238,6 +239,20 @@ impl<'t, T: Clone> Sums<'t, T> {
     }
 }
 
+/// Returns the schedules of a sum with constant tables, with their predicted seconds.
+pub(super) fn schedules(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
+    let Some(transform) = Transform::new(nest) else { return Vec::new() };
+    let limit = profile.max_invocations.min(profile.max_workgroup[0]);
+    let mut all = Vec::new();
+    for width in [1, 4].into_iter().filter(|&width| transform.lanes(width).is_some()) {
+        for workgroup in [64, 128, 256].map(|workgroup| limit.min(workgroup)) {
+            let time = of_transform(nest, profile, &transform, workgroup, width);
+            all.push((time, Schedule::Transform { workgroup, width }));
+        }
+    }
+    all
+}
+
 /// Writes the kernel. `width` blocks along the last axis are computed as vectors.
 pub(super) fn transform(
     nest: &Nest,
@@ -389,7 +404,8 @@ impl Transform<'_> {
             let extent = nest.axes[axis].extent;
             let at = starts[axis].clone() * side as i32 + place[axis] as i32;
             let at = b.let_(&nest.axes[axis].name, at);
-            if extent % side != 0 && place[axis] as usize >= extent % side {
+            let rest = extent % side;
+            if rest > 0 && place[axis] as usize >= rest {
                 exists = exists.and(at.clone().lt(extent as i32));
             }
             point.variables[axis] = Some(at);

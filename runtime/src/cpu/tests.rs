@@ -57,8 +57,8 @@ fn evaluate(
             Inst::Leaf(Leaf::Index(affine)) => Scalar::i32(affine.evaluate(point).unwrap() as i32),
             Inst::Leaf(Leaf::Accumulator) => sum,
             Inst::Leaf(Leaf::Written) => Scalar::bool(written),
-            Inst::Leaf(Leaf::Statistic(..) | Leaf::Inner(_) | Leaf::OfBody(_)) => {
-                unreachable!("these nests have neither columns nor inner sums")
+            Inst::Leaf(Leaf::Statistic(..) | Leaf::Inner(_) | Leaf::OfBody(_) | Leaf::Table(_)) => {
+                unreachable!("these nests have no columns, inner sums or tables")
             }
             Inst::Unary(op, a) => op.evaluate(values[*a]),
             Inst::Binary(op, a, b) => op.evaluate(values[*a], values[*b]),

@@ -243,6 +243,10 @@ impl Foreign for Pack {
         let plan = self
             .plan(number, builder)
             .map_err(|what| refused(format!("plan {number} of the pack is not valid: {what}")))?;
+        if builder.on.profile().exact && plan.filters() {
+            let what = "the pack's kernels for GPUs compute convolutions by Winograd's algorithm";
+            return Err(refused(format!("{what}: build it with `--exact` for direct sums")));
+        }
         let mut store = Store::within(builder.request.limits.map(|limits| limits.bytes));
         let executable = block_on(builder.on.0.load(plan, &mut store))?;
         let mut session = Session::new(executable);
