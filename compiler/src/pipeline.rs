@@ -149,7 +149,7 @@ fn planned(
         return planned(&parts, profile, options, &wholes).map_err(|error| error.of_whole(&wholes));
     }
     let draft = stage("nests", nests(&groups, profile, wholes)?, Draft::verify);
-    let draft = stage("filter", filter(draft, options.updates)?, Draft::verify);
+    let draft = stage("filter", filter(draft)?, Draft::verify);
     let mut draft = stage("divide", divide(draft)?, Draft::verify);
     if options.updates {
         draft = stage("overwrite", overwrite(draft), Draft::verify);

@@ -63,9 +63,9 @@ impl Device {
     /// type of their factors.
     ///
     /// Otherwise `cpu` and GPUs use Winograd's algorithm for convolutions with 3 × 3 and 5 × 5
-    /// windows, where that is faster. Its rounding errors are at most about twice as large, and a NaN
-    /// or an infinity also reaches some results next to those that depend on it. `cpu` also computes
-    /// sums of products of dequantized 8-bit integers in integers, with fewer roundings.
+    /// windows, where that is faster. Its rounding errors are at most about twice as large, and a
+    /// NaN or an infinity also reaches some results next to those that depend on it. `cpu` also
+    /// computes sums of products of dequantized 8-bit integers in integers, with fewer roundings.
     pub fn exact(self) -> Device {
         self.0.exact().map_or(self, Device)
     }
@@ -211,6 +211,8 @@ impl Device {
         #[cfg(not(target_family = "wasm"))]
         {
             gpu.refuted = block_on(wgpu::confirm(&mut gpu));
+            // To measure would take time of the app's device.
+            block_on(wgpu::apply_rates(&mut gpu, false));
         }
         gpu.check_alive()?;
         Ok(Device::from_gpu(gpu))

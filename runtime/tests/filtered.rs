@@ -1,8 +1,9 @@
 //! Convolutions by Winograd's minimal filtering on GPUs: on images of any size and layout, with any
-//! padding, and at every step of a training, results are those of direct sums.
+//! padding, with new weights, and in training, results are those of direct sums.
 #![cfg(all(feature = "compile", feature = "check"))]
 
 use proptest::prelude::*;
+use tile_compiler::plan::Step;
 use tile_compiler::profile::{Profile, Rates};
 use tile_runtime::{Device, Model, Tensor};
 
@@ -22,9 +23,9 @@ struct Case {
     filters: usize,
     taps: usize,
     padding: usize,
-    /// Whether channels are before lines and pixels.
+    /// True if channels are before lines and pixels.
     channels_first: bool,
-    /// Whether taps run against pixels, as in the gradient of a convolution.
+    /// True if taps run against pixels, as in the gradient of a convolution.
     reversed: bool,
 }
 
@@ -116,7 +117,7 @@ fn run(device: &Device, model: &Model, inputs: &[(&str, Tensor)]) -> (Vec<f64>, 
         builder = builder.input(*name, value.ty().clone());
     }
     let mut session = builder.build().unwrap();
-    let filters = session.plan().unwrap().filters();
+    let filters = session.plan().unwrap().uses_winograd();
     let outputs = session.run(inputs.iter().map(|(name, value)| (*name, value))).unwrap();
     (outputs.get("Y").unwrap().to_f64s(), filters)
 }
@@ -144,6 +145,78 @@ proptest! {
         for (number, (found, direct)) in found.iter().zip(&direct).enumerate() {
             let error = (found - direct).abs();
             prop_assert!(error <= 64.0 * f64::from(f32::EPSILON) * terms.sqrt(), "{number} of {case:?}: {found} is not {direct}");
+        }
+    }
+}
+
+/// Two convolutions, the first with a normalization that is folded into its kernel.
+const NETWORK: &str = "
+    model Net(X[N, 9, 10, 8]) -> (Y) {
+        A = X |> Conv2D(16, 3, padding = \"same\") |> BatchNormalization() |> Relu();
+        Y = (A |> Conv2D(12, 5)) |> Flatten() |> Dense(3);
+    }";
+
+#[test]
+fn kernels_are_transformed_again_when_they_are_set() {
+    let model = Model::compile(NETWORK).unwrap();
+    let [mut filtered, mut direct] = [slow(false), Device::cpu().exact()].map(|device| {
+        let mut session = model.on(&device).dim("N", 2).build().unwrap();
+        session.initialise(7).unwrap();
+        session
+    });
+    let plan = filtered.plan().unwrap();
+    assert!(plan.uses_winograd());
+    // The kernels' transforms are not repeated in each run.
+    let is_kernel = |step: &Step| plan.routines[step.routine].name.ends_with("_kernel");
+    assert_eq!(plan.prelude.iter().filter(|step| is_kernel(step)).count(), 2);
+    assert!(!plan.steps.iter().any(is_kernel));
+    let paths: Vec<String> = filtered.weights().map(|(path, _)| path.to_owned()).collect();
+    let image = numbers(&[2, 9, 10, 8], 3);
+    for path in std::iter::once(None).chain(paths.iter().map(Some)) {
+        if let Some(path) = path {
+            let shape = filtered.get(path).unwrap().shape().to_vec();
+            // A variance is not negative.
+            let values = numbers(&shape, 11).to_f64s().into_iter().map(|x| x.abs() as f32 / 8.0);
+            let weight = Tensor::from_f32(shape, &values.collect::<Vec<f32>>()).unwrap();
+            filtered.set(path, &weight).unwrap();
+            direct.set(path, &weight).unwrap();
+        }
+        let [found, expected] = [&mut filtered, &mut direct].map(|session| {
+            let outputs = session.run([("X", &image)]).unwrap();
+            outputs.get("Y").unwrap().to_f64s()
+        });
+        let magnitude = expected.iter().fold(0.0, |most, x| x.abs().max(most));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(
+                (found - expected).abs() <= 1e-5 * magnitude,
+                "{path:?}: {found} is not {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "train")]
+fn networks_learn_as_by_direct_sums() {
+    use tile_runtime::train::{Arrays, Fit};
+    let source = format!(
+        "{NETWORK}
+        train Net {{ loss = mse; optimizer = SGD(0.01); batch_size = 4; seed = 3; }}"
+    );
+    let model = Model::compile(&source).unwrap();
+    let data = Arrays::new(numbers(&[8, 9, 10, 8], 5), numbers(&[8, 3], 6)).unwrap();
+    let [filtered, direct] = [slow(false), slow(true)].map(|device| {
+        let mut trainer = model.trainer(&device).build().unwrap();
+        trainer.fit(&data, Fit::epochs(2)).unwrap();
+        assert_eq!(trainer.plan().unwrap().uses_winograd(), !device.profile().exact);
+        trainer.weights().unwrap()
+    });
+    for ((path, filtered), (_, direct)) in filtered.iter().zip(&direct) {
+        for (filtered, direct) in filtered.to_f64s().into_iter().zip(direct.to_f64s()) {
+            assert!(
+                (filtered - direct).abs() <= 1e-4 * (1.0 + direct.abs()),
+                "{path}: {filtered} is not {direct}"
+            );
         }
     }
 }

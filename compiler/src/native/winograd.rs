@@ -4,8 +4,8 @@
 //! Such a nest is a sum of products ([`Roles`]). Two axes of the result, lines and pixels, are each
 //! paired with an axis of taps: the image's address contains `stride · (y + i)`, or
 //! `stride · (y - i)` as in a convolution's gradient, and every guard bounds such a sum. Channels
-//! are contiguous. If no guard tells a line's taps from its channels, both are one axis, whose
-//! extent is their product.
+//! are contiguous, except where shaders read them. If no guard tells a line's taps from its
+//! channels, both are one axis, whose extent is their product.
 
 use std::ops::Range;
 
@@ -125,7 +125,8 @@ impl Winograd {
         Self::with(nest, &oriented(nest)?, true)
     }
 
-    /// Does the same for channels and filters on any axis.
+    /// Describes the nest like [`Winograd::recognise`], whatever the axes along which channels and
+    /// filters are contiguous.
     pub fn recognise_anywhere(nest: &Nest) -> Option<Self> {
         let roles = nest.roles()?;
         Self::with(nest, &roles, false).or_else(|| Self::with(nest, &roles.swapped(), false))

@@ -168,7 +168,8 @@ pub struct Inner {
     pub body: Program<Leaf>,
 }
 
-/// An element of a constant table. Only shaders have nests with tables.
+/// An element of a constant table. [`crate::schedule::winograd`] makes nests with tables, which
+/// only shaders run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Table {

@@ -299,7 +299,7 @@ impl Nest {
     fn is_inside(&self, offset: &Affine, elements: usize) -> bool {
         let bounds = offset.bounds(&self.variable_bounds());
         let fits = |(low, high)| low >= 0 && high < elements as i64;
-        !self.derived.is_empty() || bounds.is_some_and(fits)
+        elements > 0 && (!self.derived.is_empty() || bounds.is_some_and(fits))
     }
 
     fn check_load(&self, load: &Load, part: Part) -> Result<(), String> {

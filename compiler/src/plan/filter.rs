@@ -1,4 +1,4 @@
-//! Splits convolutions that take fewer multiplications in other terms
+//! Splits convolutions into the nests of Winograd's minimal filtering
 //! ([`crate::schedule::winograd`]).
 
 use crate::dense::Dense;
@@ -7,23 +7,15 @@ use crate::schedule::{self, Filtered};
 
 use super::divide::renumber;
 use super::draft::{Draft, DraftStep};
+use super::routines::kept;
 use super::{BufferId, Content, PlanError, Work};
 
-/// Replaces each step that is worth it by three or four. The transform of a kernel that no run
-/// changes goes to the prelude. `updates` says that runs change weights.
-pub(crate) fn filter(mut draft: Draft, updates: bool) -> Result<Draft, PlanError> {
-    let mut is_kept: Dense<BufferId, bool> = draft
-        .buffers
-        .iter()
-        .map(|buffer| match buffer.content {
-            Content::Weight => !updates,
-            Content::Constant(_) => true,
-            _ => false,
-        })
-        .collect();
-    let written: Vec<BufferId> =
-        draft.prelude.iter().flat_map(|step| &step.outputs).copied().collect();
-    written.into_iter().for_each(|id| is_kept[id] = !updates);
+/// Replaces each convolution that is faster this way by the steps of three or four nests. The
+/// transform of a kernel that no run changes goes to the prelude.
+pub(crate) fn filter(mut draft: Draft) -> Result<Draft, PlanError> {
+    let mut is_kept = kept(&draft.buffers, &draft.weights, &draft.updates);
+    let prelude = draft.prelude.iter().flat_map(|step| &step.outputs);
+    prelude.for_each(|&id| is_kept[id] = true);
     let steps = std::mem::take(&mut draft.steps);
     // The new number of each step.
     let mut numbers = Vec::with_capacity(steps.len() + 1);
@@ -44,8 +36,9 @@ impl<'g> Draft<'g> {
         is_kept: &Dense<BufferId, bool>,
     ) -> Result<(), PlanError> {
         let is_kept = |operand: usize| is_kept[step.operands[operand]];
+        let budget = &self.graph.budget;
         let filtered = match &step.work {
-            Work::Nest(nest) => schedule::winograd(nest, self.profile, &is_kept),
+            Work::Nest(nest) => schedule::winograd(nest, self.profile, budget, &is_kept),
             Work::PrngValue { .. } | Work::PrngState { .. } => None,
         };
         let Some(filtered) = filtered else {
@@ -70,10 +63,9 @@ impl<'g> Draft<'g> {
                 source: step.source,
             }
         };
-        let [of_kernel, of_image] =
-            [filtered.kernel_operand, filtered.image_operand].map(|n| vec![step.operands[n]]);
-        let kernel = part("kernel", kernel, of_kernel, points_of_kernel);
-        let image = part("image", image, of_image, points_of_image);
+        let operand = |number: usize| vec![step.operands[number]];
+        let kernel = part("kernel", kernel, operand(filtered.kernel_operand), points_of_kernel);
+        let image = part("image", image, operand(filtered.image_operand), points_of_image);
         let product = part("points", product, vec![points_of_image, points_of_kernel], points);
         match is_kept(filtered.kernel_operand) {
             true => self.prelude.push(kernel),

@@ -396,7 +396,7 @@ impl Plan {
     }
 
     /// Returns whether kernels compute convolutions by Winograd's minimal filtering.
-    pub fn filters(&self) -> bool {
+    pub fn uses_winograd(&self) -> bool {
         let has_tables =
             |work: &Work| matches!(work, Work::Nest(nest) if nest.tables().next().is_some());
         self.routines.iter().any(|routine| has_tables(&routine.work))

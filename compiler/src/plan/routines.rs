@@ -62,7 +62,7 @@ pub(crate) fn schedules<'g>(
 }
 
 /// Returns for each buffer whether its value seldom changes from run to run.
-fn kept(
+pub(super) fn kept(
     buffers: &Dense<BufferId, Buffer>,
     weights: &[Port],
     updates: &[(usize, usize)],
@@ -82,6 +82,9 @@ impl Plan {
     /// Fails if the plan does not keep the invariants of the [module](super).
     #[cfg(feature = "pack")]
     pub fn make_native(&mut self, profile: &Profile) -> Result<(), String> {
+        if self.profile.execution != Execution::Native {
+            return Err("the plan is for GPUs".into());
+        }
         // Which routines are distinct depends on the processor: two of one plan may be equal here.
         self.verify_steps()?;
         self.verify_slots()?;

@@ -310,12 +310,13 @@ pub(super) fn of_pointwise(nest: &Nest, profile: &Profile, workgroup: u32, width
     profile.rates.launch + overlapped([time, waves * nest.reduction_points() as f64 * ANSWER])
 }
 
-/// Predicts the seconds of a sum with constant tables, `width` blocks an invocation. All elements of
-/// a block are in registers.
+/// Predicts the seconds of a sum with constant tables, whose blocks take so many multiply-adds,
+/// with `width` blocks an invocation. All elements of a block are in registers.
 pub(super) fn of_transform(
     nest: &Nest,
     profile: &Profile,
     transform: &Transform,
+    multiply_adds: usize,
     workgroup: u32,
     width: u8,
 ) -> f64 {
@@ -325,7 +326,7 @@ pub(super) fn of_transform(
     let workgroups = (invocations / f64::from(workgroup)).ceil();
     let registers = read.max(written) * f64::from(width) + f64::from(OWN_REGISTERS);
     let on = Occupancy::new(rates, workgroups, f64::from(workgroup), registers, 1.0);
-    let slots = transform.multiply_adds() as f64
+    let slots = multiply_adds as f64
         + (READ * read + written * nest.epilogue.insts.len() as f64) / f64::from(width);
     let times = [
         2.0 * slots * transform.blocks() as f64 * on.padding / on.busy(4.0) / rates.flops,

@@ -1,14 +1,14 @@
 //! The matrices of Winograd's minimal filtering.
 //!
-//! A polynomial of degree `side - 1` is determined by its values at `side - 1` points and its leading
-//! coefficient ("at infinity"). A product of polynomials of `taps` and `tile` coefficients therefore
-//! takes `side = taps + tile - 1` multiplications, and so does its transposition, which computes
-//! `tile` sums of `taps` terms each, from `side` neighbours. At point p of the others q:
+//! A polynomial of degree `side - 1` is determined by its values at `side - 1` points and its
+//! leading coefficient ("at infinity"). A product of polynomials of `taps` and `tile` coefficients
+//! therefore takes `side = taps + tile - 1` multiplications, and so does its transposition, which
+//! computes `tile` sums of `taps` terms each, from `side` neighbours. At point p of the others q:
 //!
 //! ```text
-//! kernel  p^i / Π (p - q)                            at infinity: the last tap
-//! image   the coefficients of Π (x - q)              at infinity: those of Π (x - p), over all points
-//! result  p^y                                        at infinity: 1 for the last result
+//! kernel  p^i / Π (p - q)              at infinity: the last tap
+//! image   coefficients of Π (x - q)    at infinity: those of Π (x - p), over all points
+//! result  p^y                          at infinity: 1 for the last result
 //! ```
 //!
 //! Each transform rounds. The error grows with the points' distance from 1 and with their closeness
@@ -33,8 +33,9 @@ impl Filtering {
         let side = taps + tile - 1;
         let points: &[f64] =
             if side == 4 { &[0.0, 1.0, -1.0] } else { &[0.0, 0.625, -0.625, 1.5, -1.5] };
-        let others =
-            |own: usize| points.iter().enumerate().filter(move |(n, _)| *n != own).map(|(_, q)| *q);
+        let others = |number: usize| {
+            points.iter().enumerate().filter(move |(n, _)| *n != number).map(|(_, q)| *q)
+        };
         let at_infinity = |length: usize, row: usize| f64::from(row + 1 == length);
         let mut kernel = Vec::new();
         let mut image = Vec::new();

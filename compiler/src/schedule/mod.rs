@@ -18,8 +18,8 @@
 //!
 //! The choice depends on the roles and sizes of the axes, never on the source operation:
 //! [`candidates`] enumerates the whole space, and a cost model ranks it. A reduction that is too
-//! long for its few places is split into two nests ([`divide`]), and a convolution may be split into
-//! four ([`winograd`]).
+//! long for its few places is split into two nests ([`divide`]), and a convolution may be split
+//! into four ([`winograd`]).
 
 mod accumulate;
 mod address;

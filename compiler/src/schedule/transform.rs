@@ -3,9 +3,9 @@
 //!
 //! Such a nest is `out[…] = +(T1[a, i] * T2[b, j] * … * x[…, i, j])` with constant tables
 //! ([`crate::nest::Table`]) and an operand on whose address the place within the block has no
-//! influence. The block is unrolled, and so is the sum, one reduction axis after the other, so that a
-//! part of the sum that several places share is computed once. Elements of tables become literals;
-//! terms with 0 vanish.
+//! influence. The block is unrolled, and so is the sum, one reduction axis after the other, so that
+//! a part of the sum that several places share is computed once. Elements of tables become
+//! literals; terms with 0 vanish.
 
 use std::collections::HashMap;
 
@@ -24,6 +24,8 @@ use super::{Schedule, ScheduleError, grid, group, lanes};
 
 /// The most places of a block, and elements that it reads.
 const MOST: usize = 64;
+/// The most factors of a term.
+const FACTORS: usize = 8;
 
 /// A nest as a transform.
 pub(crate) struct Transform<'a> {
@@ -54,12 +56,11 @@ impl<'a> Transform<'a> {
         }
         let mut tables = vec![Vec::new(); nest.reduction().len()];
         let mut loads = Vec::new();
-        for factor in factors(nest, result) {
+        for factor in factors(nest, result)? {
             match &nest.body.insts[factor].0 {
                 Inst::Leaf(Leaf::Table(table)) => {
-                    let of_axis =
-                        nest.reduction().rposition(|axis| table.offset.coefficient(axis) != 0);
-                    tables[of_axis?].push(table);
+                    let is_mentioned = |axis: usize| table.offset.coefficient(axis) != 0;
+                    tables[nest.reduction().rposition(is_mentioned)?].push(table);
                 }
                 Inst::Leaf(Leaf::Load(load)) => loads.push(load),
                 _ => return None,
@@ -71,7 +72,10 @@ impl<'a> Transform<'a> {
             nest.derived.iter().find(is_number)
         };
         let side = |axis: usize| match nest.tables().any(|t| t.offset.coefficient(axis) != 0) {
-            true => number_of(axis).map_or(nest.axes[axis].extent, |d| d.denominator as usize),
+            true => {
+                let extent = nest.axes[axis].extent;
+                number_of(axis).map_or(extent, |d| usize::try_from(d.denominator).unwrap_or(extent))
+            }
             false => 1,
         };
         let sides: Vec<usize> = (0..nest.free).map(side).collect();
@@ -81,10 +85,11 @@ impl<'a> Transform<'a> {
         });
         let numbers: Vec<Option<usize>> = numbers.collect();
         let transform = Transform { nest, load, tables, sides, numbers };
-        let of_load = load.when.iter().chain([&load.offset]);
+        let mut address = load.when.iter().chain([&load.offset]);
         let suits = load.dynamic.is_empty()
             && nest.operands[load.operand].dtype == DType::F32
-            && of_load.clone().all(|affine| transform.is_of_blocks(affine))
+            && address.all(|affine| transform.is_of_blocks(affine))
+            && nest.tables().all(|table| transform.is_within_blocks(&table.offset))
             && load.when.iter().all(|condition| transform.axis_of(condition).is_some())
             && transform.places() <= MOST
             && nest.reduction_points() <= MOST;
@@ -99,6 +104,22 @@ impl<'a> Transform<'a> {
         })
     }
 
+    /// Returns whether an expression depends on the place within a block alone: derived variables
+    /// take the number of the block away from an axis.
+    fn is_within_blocks(&self, affine: &Affine) -> bool {
+        let first = self.nest.axes.len();
+        let takes_away = |axis: usize, number: usize| {
+            let expected = -i128::from(affine.coefficient(axis)) * self.sides[axis] as i128;
+            i128::from(affine.coefficient(first + number)) == expected
+        };
+        let is_whole = |axis: usize| self.sides[axis] >= self.nest.axes[axis].extent;
+        let mut axes = affine.variables().filter(|&variable| variable < self.nest.free);
+        let mut numbers = affine.variables().filter_map(|variable| variable.checked_sub(first));
+        let of_axis = |axis: usize| self.numbers.iter().position(|n| *n == Some(axis));
+        axes.all(|axis| is_whole(axis) || of_axis(axis).is_some_and(|n| takes_away(axis, n)))
+            && numbers.all(|n| self.numbers[n].is_some_and(|axis| takes_away(axis, n)))
+    }
+
     /// Returns the reduction axis that a condition mentions, or the first if it mentions none.
     /// `None` if it mentions several.
     fn axis_of(&self, condition: &Affine) -> Option<usize> {
@@ -109,7 +130,7 @@ impl<'a> Transform<'a> {
 
     /// Returns the places of a block.
     pub fn places(&self) -> usize {
-        self.sides.iter().product()
+        self.sides.iter().copied().fold(1, usize::saturating_mul)
     }
 
     /// Returns the number of blocks.
@@ -149,12 +170,19 @@ impl<'a> Transform<'a> {
     }
 }
 
-/// Returns the factors of a value of the body.
-fn factors(nest: &Nest, value: Value) -> Vec<Value> {
-    match nest.body.insts[value].0 {
-        Inst::Binary(BinaryOp::Mul, a, b) => [factors(nest, a), factors(nest, b)].concat(),
-        _ => vec![value],
+/// Returns the factors of a value of the body, if they are few.
+fn factors(nest: &Nest, value: Value) -> Option<Vec<Value>> {
+    let (mut factors, mut products) = (Vec::new(), vec![value]);
+    while let Some(value) = products.pop() {
+        match nest.body.insts[value].0 {
+            Inst::Binary(BinaryOp::Mul, a, b) => products.extend([a, b]),
+            _ => factors.push(value),
+        }
+        if factors.len() + products.len() > FACTORS {
+            return None;
+        }
     }
+    Some(factors)
 }
 
 /// Returns the values of axes with these extents at a row-major position.
@@ -188,8 +216,8 @@ impl<'t, T: Clone> Sums<'t, T> {
         Sums { transform, depends, known: HashMap::new() }
     }
 
-    /// Returns the sum of a place of the block. `add` returns a sum, if there is one already, plus a
-    /// value times a constant; `element` returns the operand's element at these values of the
+    /// Returns the sum of a place of the block. `add` returns a sum, if there is one already, plus
+    /// a value times a constant; `element` returns the operand's element at these values of the
     /// reduction axes.
     fn sum(
         &mut self,
@@ -243,10 +271,11 @@ impl<'t, T: Clone> Sums<'t, T> {
 pub(super) fn schedules(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> {
     let Some(transform) = Transform::new(nest) else { return Vec::new() };
     let limit = profile.max_invocations.min(profile.max_workgroup[0]);
+    let operations = transform.multiply_adds();
     let mut all = Vec::new();
     for width in [1, 4].into_iter().filter(|&width| transform.lanes(width).is_some()) {
         for workgroup in [64, 128, 256].map(|workgroup| limit.min(workgroup)) {
-            let time = of_transform(nest, profile, &transform, workgroup, width);
+            let time = of_transform(nest, profile, &transform, operations, workgroup, width);
             all.push((time, Schedule::Transform { workgroup, width }));
         }
     }

@@ -1,10 +1,11 @@
 //! Splits a convolution with a window of 3 × 3 or 5 × 5 at stride 1 into four nests, by Winograd's
-//! minimal filtering, which takes fewer multiplications than the sums have terms.
+//! minimal filtering, which takes fewer multiplications than the sums have terms. In this file the
+//! kernel is the convolution's.
 //!
 //! Results are computed in tiles, each from a tile of the image that is larger by the window. Both
-//! sides of a tile of the image, with `side` pixels each, are transformed to `side` *points*, and so
-//! are those of the kernel. At each point, a product over the channels takes tiles to filters, and a
-//! last transform takes the points to the tile's results:
+//! sides of a tile of the image, with `side` pixels each, are transformed to `side` *points*, and
+//! so are those of the kernel. At each point, a product over the channels takes tiles to filters,
+//! and a last transform takes the points to the tile's results:
 //!
 //! ```text
 //! kernel   U[a, b, c, f] = +(G[a, i] * G[b, j] * kernel[i, j, c, f])
@@ -13,13 +14,15 @@
 //! result   epilogue(+(A[y, a] * A[x, b] * M[a, b, t, f])), for result (y, x) of tile t
 //! ```
 //!
-//! For each channel, a result of a 4 × 4 tile takes 36 / 16 = 2.25 multiplications and one of a 2 × 2
-//! tile takes 4, instead of 9. With a window of 5 × 5 it takes 36 / 4 = 9, instead of 25. V and M
-//! pass through memory, so that this pays where there are many channels.
+//! For each channel, a result of a 4 × 4 tile takes 36 / 16 = 2.25 multiplications and one of a
+//! 2 × 2 tile takes 4, instead of 9. With a window of 5 × 5 it takes 36 / 4 = 9, instead of 25. V
+//! and M pass through memory, so that this pays where there are many channels.
 //!
-//! Rounding errors are those of the algorithm of the cpu device, which documents them. Zero elements
-//! of tables are left out, and an infinity or a NaN reaches all results of the tiles that contain
-//! it. An exact profile does not use this.
+//! Rounding errors are those of the algorithm of the cpu device, which documents them. Zero
+//! elements of tables are left out, and an infinity or a NaN reaches all results of the tiles that
+//! contain it. An exact profile does not use this.
+
+use tile_lang::Budget;
 
 use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
@@ -30,8 +33,8 @@ use crate::profile::{Execution, Profile};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 use crate::tensor::TensorType;
 
-use super::choose::{EQUAL, ranked};
-use super::divide::{change_derived, changed, prune};
+use super::choose::{EQUAL, predict};
+use super::divide::{change_derived, changed, divide, prune};
 use super::filtering::Filtering;
 
 /// The fewest channels and filters for which it is tried.
@@ -47,9 +50,9 @@ pub struct Filtered {
     pub product: Nest,
     /// The transform of the products, its last operand, to the results.
     pub result: Nest,
-    /// The operands of the whole nest that are the kernel and the image.
+    /// The operand of the whole nest that is the kernel.
     pub kernel_operand: usize,
-    /// See `kernel_operand`.
+    /// The operand of the whole nest that is the image.
     pub image_operand: usize,
     /// The operands of the whole nest that `result` reads.
     pub result_operands: Vec<usize>,
@@ -61,6 +64,7 @@ pub struct Filtered {
 pub fn winograd(
     nest: &Nest,
     profile: &Profile,
+    budget: &Budget,
     is_kept: &dyn Fn(usize) -> bool,
 ) -> Option<Filtered> {
     let is_plain = nest.loops == 0 && nest.inner.is_empty() && nest.columns().is_empty();
@@ -71,24 +75,33 @@ pub fn winograd(
     if convolution.channels.min(convolution.filters) < FEWEST {
         return None;
     }
-    let time = |nest: &Nest| {
-        ranked(nest, profile).into_iter().map(|(time, _)| time).fold(f64::INFINITY, f64::min)
+    let time = |nests: &[&Nest]| -> Option<f64> {
+        nests.iter().map(|nest| predict(nest, profile, budget)).sum()
     };
     let forms = Winograd::FORMS.into_iter().filter(|(taps, _)| *taps == convolution.taps);
     let ways = forms.filter_map(|(_, tile)| {
         let filtered = Parts::new(nest, &convolution, tile)?.nests()?;
         let Filtered { kernel, image, product, result, .. } = &filtered;
-        let is_kept = is_kept(filtered.kernel_operand);
-        let nests = [image, product, result].into_iter().chain((!is_kept).then_some(kernel));
-        let binds = result.operands.len() + result.outputs.len();
-        let fits = |nest: &Nest| nest.outputs.iter().all(|o| !profile.is_too_large(&o.ty, false));
-        let fits =
-            binds <= profile.max_buffers as usize && [kernel, image, product].into_iter().all(fits);
-        let time = nests.map(time).sum::<f64>();
-        fits.then_some((time, filtered))
+        let is_held = |nest: &Nest| !profile.is_too_large(&nest.outputs[0].ty, false);
+        let buffers = result.operands.len() + result.outputs.len();
+        if buffers > profile.max_buffers as usize
+            || [kernel, image, product].map(is_held).contains(&false)
+        {
+            return None;
+        }
+        let each_run = match is_kept(filtered.kernel_operand) {
+            true => time(&[image, product, result]),
+            false => time(&[kernel, image, product, result]),
+        };
+        Some((each_run?, filtered))
     });
-    let (time_of_parts, filtered) = ways.min_by(|a, b| a.0.total_cmp(&b.0))?;
-    (EQUAL * time_of_parts < time(nest)).then_some(filtered)
+    let (seconds, filtered) = ways.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let wins = |direct: f64| EQUAL * seconds < direct;
+    // The convolution might be divided instead.
+    let is_best = wins(time(&[nest])?)
+        && divide(nest, profile)
+            .is_none_or(|two| time(&[&two.first, &two.second]).is_none_or(wins));
+    is_best.then_some(filtered)
 }
 
 /// A convolution in tiles of one size.
@@ -104,9 +117,9 @@ struct Parts<'a> {
     pixels: usize,
     /// The numbers of images along each of their axes, then those of tiles down and across.
     tiles: Vec<usize>,
-    /// Whether channels are contiguous in the image. They are then in V, too.
+    /// True if channels are contiguous in the image, and therefore in V.
     channels_last: bool,
-    /// Whether filters are contiguous in the result. They are then in M, too.
+    /// True if filters are contiguous in the result, and therefore in M.
     filters_last: bool,
 }
 
@@ -269,8 +282,8 @@ impl<'a> Parts<'a> {
         simplify(sum(format!("{}_points", self.nest.name), axes, 3, operands, body)?)
     }
 
-    /// Returns the transform of the products to the results, with the places and the epilogue of the
-    /// whole nest, and the operands of the whole nest that it reads.
+    /// Returns the transform of the products to the results, with the places and the epilogue of
+    /// the whole nest, and the operands of the whole nest that it reads.
     fn result(&self) -> Option<(Nest, Vec<usize>)> {
         let (nest, convolution) = (self.nest, self.convolution);
         let mut result = nest.clone();

@@ -52,7 +52,7 @@ use container::Container;
 use crate::error::Error;
 
 /// The version of the format.
-pub const VERSION: &str = "2";
+pub const VERSION: &str = "3";
 
 /// A pack in memory.
 ///

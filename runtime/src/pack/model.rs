@@ -243,7 +243,7 @@ impl Foreign for Pack {
         let plan = self
             .plan(number, builder)
             .map_err(|what| refused(format!("plan {number} of the pack is not valid: {what}")))?;
-        if builder.on.profile().exact && plan.filters() {
+        if builder.on.profile().exact && plan.uses_winograd() {
             let what = "the pack's kernels for GPUs compute convolutions by Winograd's algorithm";
             return Err(refused(format!("{what}: build it with `--exact` for direct sums")));
         }

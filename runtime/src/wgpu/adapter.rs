@@ -13,6 +13,8 @@ mod tests;
 
 use super::confirm::confirm;
 use super::gpu::Gpu;
+#[cfg(not(target_family = "wasm"))]
+use super::rates;
 use crate::device_info::DeviceInfo;
 use crate::error::Error;
 
@@ -113,6 +115,9 @@ pub async fn open(number: Option<usize>) -> Result<Gpu, Error> {
         Ok((device, queue)) => {
             let mut gpu = Gpu::own(name, device, queue, profile_of(adapter).matrices);
             gpu.refuted = confirm(&mut gpu).await;
+            #[cfg(not(target_family = "wasm"))]
+            rates::apply(&mut gpu, true).await;
+            gpu.check_alive()?;
             Ok(gpu)
         }
         Err(error) => {

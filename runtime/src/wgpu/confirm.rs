@@ -9,15 +9,10 @@ use std::sync::Mutex;
 
 use half::f16;
 use tile_compiler::dtype::DType;
-use tile_compiler::kernel::{Access, Kernel};
 use tile_compiler::profile::{MatrixUnit, Profile};
-use wgpu::{
-    BindGroupDescriptor, BindGroupEntry, Buffer, BufferDescriptor, BufferUsages,
-    CommandEncoderDescriptor, ComputePassDescriptor,
-};
 
-use super::gpu::{Gpu, adapter_key, aligned, lock};
-use super::pipeline::compile_all;
+use super::gpu::{Gpu, adapter_key, lock};
+use super::trial::Trial;
 #[cfg(not(target_family = "wasm"))]
 use crate::cache::CacheFile;
 use crate::error::Error;
@@ -318,55 +313,9 @@ async fn holds(gpu: &Gpu, probe: &Probe) -> Option<bool> {
 
 /// Runs a probe's kernel, and returns the buffers that it writes.
 async fn outputs(gpu: &Gpu, probe: &Probe) -> Result<Vec<Vec<u8>>, Error> {
-    let kernel = Kernel::parse(&probe.kernel).map_err(Error::bug)?;
-    let pipeline = compile_all(gpu, &[&kernel], false, &|| ()).await?.remove(0);
-    let size = |buffer: &tile_compiler::kernel::Buffer| {
-        (buffer.length * usize::from(buffer.ty.lanes) * buffer.ty.dtype.size()) as u64
-    };
-    let run = || {
-        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
-        let create = |buffer| {
-            let size = aligned(size(buffer));
-            gpu.device.create_buffer(&BufferDescriptor {
-                label: None,
-                size,
-                usage,
-                mapped_at_creation: false,
-            })
-        };
-        let buffers: Vec<Buffer> = kernel.buffers.iter().map(create).collect();
-        buffers
-            .iter()
-            .zip(&probe.inputs)
-            .for_each(|(buffer, input)| gpu.queue.write_buffer(buffer, 0, input));
-        let entries: Vec<BindGroupEntry> = (0..)
-            .zip(&buffers)
-            .map(|(binding, buffer)| BindGroupEntry {
-                binding,
-                resource: buffer.as_entire_binding(),
-            })
-            .collect();
-        let layout = pipeline.get_bind_group_layout(0);
-        let descriptor = BindGroupDescriptor { label: None, layout: &layout, entries: &entries };
-        let bindings = gpu.device.create_bind_group(&descriptor);
-        let mut commands = gpu.device.create_command_encoder(&CommandEncoderDescriptor::default());
-        let mut pass = commands.begin_compute_pass(&ComputePassDescriptor::default());
-        pass.set_pipeline(&pipeline);
-        pass.set_bind_group(0, &bindings, &[]);
-        pass.dispatch_workgroups(1, 1, 1);
-        drop(pass);
-        gpu.submit(commands);
-        Ok(buffers)
-    };
-    let buffers = gpu.scoped("to try a feature", run).await?;
-    let mut outputs = Vec::new();
-    for (buffer, written) in
-        buffers.iter().zip(&kernel.buffers).filter(|(_, buffer)| buffer.access == Access::Write)
-    {
-        outputs
-            .push(gpu.download(buffer, 0, buffer.size()).await?[..size(written) as usize].to_vec());
-    }
-    Ok(outputs)
+    let trial = Trial::new(gpu, &probe.kernel, &probe.inputs).await?;
+    trial.launch(gpu, 1).await?;
+    trial.outputs(gpu).await
 }
 
 #[cfg(test)]

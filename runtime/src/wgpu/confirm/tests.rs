@@ -1,6 +1,7 @@
 use super::*;
 use crate::Device;
 use crate::backend::block_on;
+use tile_compiler::kernel::Kernel;
 
 /// The adapter's claimed features are confirmed. With a faulty input, a probe fails and the feature
 /// is removed.
