@@ -63,7 +63,7 @@ impl Device {
     /// type of their factors.
     ///
     /// Otherwise `cpu` and GPUs use Winograd's algorithm for convolutions with 3 × 3 and 5 × 5
-    /// windows, where that is faster. Its rounding errors are at most about twice as large, and a
+    /// windows, where that is faster. Its rounding errors are two to three times as large, and a
     /// NaN or an infinity also reaches some results next to those that depend on it. `cpu` also
     /// computes sums of products of dequantized 8-bit integers in integers, with fewer roundings.
     pub fn exact(self) -> Device {

@@ -328,10 +328,11 @@ pub(super) fn of_transform(
     let on = Occupancy::new(rates, workgroups, f64::from(workgroup), registers, 1.0);
     let slots = multiply_adds as f64
         + (READ * read + written * nest.epilogue.insts.len() as f64) / f64::from(width);
+    let share = share_of_bandwidth(workgroups, rates);
     let times = [
         2.0 * slots * transform.blocks() as f64 * on.padding / on.busy(4.0) / rates.flops,
-        transform.blocks() as f64 * (read + written) * WORD / rates.cache,
-        footprint(nest) / rates.memory,
+        transform.blocks() as f64 * (read + written) * WORD / rates.cache / share,
+        footprint(nest) / rates.memory / share,
         (invocations / (rates.cores as f64 * on.invocations)).ceil() * 2.0 * ANSWER,
     ];
     rates.launch + overlapped(times)
@@ -368,14 +369,17 @@ fn streaming(
     let of_point =
         nest.body.insts.len() as f64 + READ * nest.body_loads().count() as f64 / width as f64;
     let operations = places * (points * of_point + nest.epilogue.insts.len() as f64);
-    // One core alone gets more than its share of the bandwidth.
-    let busy = (4.0 * workgroups / rates.cores as f64).min(1.0);
     let times = [
         2.0 * operations / rates.flops,
         cached / (2.0 * rates.cache),
         footprint(nest) / rates.memory,
     ];
-    overlapped(times) / busy
+    overlapped(times) / share_of_bandwidth(workgroups, rates)
+}
+
+/// Returns the share of the bandwidth that workgroups get: one core alone gets more than its own.
+fn share_of_bandwidth(workgroups: f64, rates: &Rates) -> f64 {
+    (4.0 * workgroups / rates.cores as f64).min(1.0)
 }
 
 /// Returns the time of parts that run at the same time: the longest, and a little of the others, so

@@ -24,6 +24,8 @@ use super::{Schedule, ScheduleError, grid, group, lanes};
 
 /// The most places of a block, and elements that it reads.
 const MOST: usize = 64;
+/// The most numbers that vectors keep in registers.
+const MOST_VALUES: usize = 96;
 /// The most factors of a term.
 const FACTORS: usize = 8;
 
@@ -272,8 +274,13 @@ pub(super) fn schedules(nest: &Nest, profile: &Profile) -> Vec<(f64, Schedule)> 
     let Some(transform) = Transform::new(nest) else { return Vec::new() };
     let limit = profile.max_invocations.min(profile.max_workgroup[0]);
     let operations = transform.multiply_adds();
+    let values = transform.places().max(nest.reduction_points());
+    let suits = |width: &u8| {
+        let is_light = *width == 1 || values * *width as usize <= MOST_VALUES;
+        is_light && transform.lanes(*width).is_some()
+    };
     let mut all = Vec::new();
-    for width in [1, 4].into_iter().filter(|&width| transform.lanes(width).is_some()) {
+    for width in [1, 4].into_iter().filter(suits) {
         for workgroup in [64, 128, 256].map(|workgroup| limit.min(workgroup)) {
             let time = of_transform(nest, profile, &transform, operations, workgroup, width);
             all.push((time, Schedule::Transform { workgroup, width }));

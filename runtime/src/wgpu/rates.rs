@@ -1,9 +1,9 @@
 //! Measured rates of a GPU, which rank schedules instead of those of its family's usual card.
 //!
-//! A device of our own is measured once for its driver and this version, in some tenths of a second,
-//! if the user's cache folder can keep the result: multiply-adds of many invocations, a copy that is
-//! larger than most caches, and launches that each wait for the one before. Software adapters are
-//! not measured: their speed depends on what else runs.
+//! A device of our own is measured once for its driver and this version, in some tenths of a
+//! second, if the user's cache folder can keep the result: multiply-adds of many invocations, a
+//! copy that is larger than most caches, and launches that each wait for the one before. Software
+//! adapters are not measured: their speed depends on what else runs.
 
 use std::time::Instant;
 
