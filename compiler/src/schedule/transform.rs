@@ -117,8 +117,8 @@ impl<'a> Transform<'a> {
         let is_whole = |axis: usize| self.sides[axis] >= self.nest.axes[axis].extent;
         let mut axes = affine.variables().filter(|&variable| variable < self.nest.free);
         let mut numbers = affine.variables().filter_map(|variable| variable.checked_sub(first));
-        let of_axis = |axis: usize| self.numbers.iter().position(|n| *n == Some(axis));
-        axes.all(|axis| is_whole(axis) || of_axis(axis).is_some_and(|n| takes_away(axis, n)))
+        let number_of = |axis: usize| self.numbers.iter().position(|n| *n == Some(axis));
+        axes.all(|axis| is_whole(axis) || number_of(axis).is_some_and(|n| takes_away(axis, n)))
             && numbers.all(|n| self.numbers[n].is_some_and(|axis| takes_away(axis, n)))
     }
 
@@ -241,8 +241,8 @@ impl<'t, T: Clone> Sums<'t, T> {
     ) -> Option<T> {
         let level = outer.len();
         let Some(depends) = self.depends.get(level) else { return Some(element(outer)) };
-        let own = depends.iter().map(|&axis| place[axis]).collect();
-        let key = (level, outer.clone(), own);
+        let places = depends.iter().map(|&axis| place[axis]).collect();
+        let key = (level, outer.clone(), places);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
@@ -251,10 +251,10 @@ impl<'t, T: Clone> Sums<'t, T> {
         let mut sum = None;
         for value in 0..nest.axes[axis].extent as i64 {
             outer.push(value);
-            let mut at = vec![0; nest.axes.len() + nest.derived.len()];
-            at[..nest.free].copy_from_slice(place);
-            at[nest.free..nest.free + outer.len()].copy_from_slice(outer);
-            let elements = self.transform.tables[level].iter().map(|table| table.element(&at));
+            let mut point = vec![0; nest.axes.len() + nest.derived.len()];
+            point[..nest.free].copy_from_slice(place);
+            point[nest.free..nest.free + outer.len()].copy_from_slice(outer);
+            let elements = self.transform.tables[level].iter().map(|table| table.element(&point));
             let elements = elements.map(|element| element.map_or(0.0, Scalar::to_f64));
             let factor = Scalar::f32(elements.product::<f64>() as f32);
             if factor.to_f64() != 0.0
@@ -334,10 +334,12 @@ impl Transform<'_> {
             point.variables[nest.axes.len() + number] = axis.map(|axis| starts[axis].clone());
         }
         let loaded = self.elements(b, &mut point.clone())?;
-        let strides: Vec<usize> = nest.reduction().map(|axis| nest.axes[axis].extent).collect();
-        let mut element = |at: &[i64]| {
-            let number =
-                at.iter().zip(&strides).fold(0, |n, (&at, extent)| n * extent + at as usize);
+        let extents: Vec<usize> = nest.reduction().map(|axis| nest.axes[axis].extent).collect();
+        let mut element = |indices: &[i64]| {
+            let number = indices
+                .iter()
+                .zip(&extents)
+                .fold(0, |n, (&index, extent)| n * extent + index as usize);
             loaded[number].clone()
         };
         let mut sums = Sums::new(self);
@@ -383,12 +385,12 @@ impl Transform<'_> {
         let mut known: HashMap<(usize, i64), Expr> = HashMap::new();
         let mut elements = Vec::new();
         for number in 0..nest.reduction_points() {
-            let at = positions(&extents, number);
-            for (axis, value) in nest.reduction().zip(&at) {
+            let indices = positions(&extents, number);
+            for (axis, value) in nest.reduction().zip(&indices) {
                 point.variables[axis] = Some((*value as i32).into());
             }
             let mut counts: Expr = true.into();
-            for (axis, &value) in nest.reduction().zip(&at) {
+            for (axis, &value) in nest.reduction().zip(&indices) {
                 let mine = self.load.when.iter().filter(|w| self.axis_of(w) == Some(axis));
                 let holds = known.entry((axis, value)).or_insert_with(|| {
                     let holds = point.holds(mine);
@@ -438,13 +440,13 @@ impl Transform<'_> {
         let mut exists: Expr = true.into();
         for (axis, &side) in self.sides.iter().enumerate().filter(|(_, side)| **side > 1) {
             let extent = nest.axes[axis].extent;
-            let at = starts[axis].clone() * side as i32 + place[axis] as i32;
-            let at = b.let_(&nest.axes[axis].name, at);
+            let index = starts[axis].clone() * side as i32 + place[axis] as i32;
+            let index = b.let_(&nest.axes[axis].name, index);
             let rest = extent % side;
             if rest > 0 && place[axis] as usize >= rest {
-                exists = exists.and(at.clone().lt(extent as i32));
+                exists = exists.and(index.clone().lt(extent as i32));
             }
-            point.variables[axis] = Some(at);
+            point.variables[axis] = Some(index);
         }
         b.if_(exists, |b| {
             point.derive(b, Vec::new(), None);

@@ -227,9 +227,9 @@ impl<'a> Parts<'a> {
         let down = first + images.len();
         let free = 3 + self.tiles.len();
         let (i, j) = (free, free + 1);
-        let of_images = images.iter().zip(first..);
+        let numbered = images.iter().zip(first..);
         let mut address: Vec<(usize, i64)> =
-            of_images.map(|(&axis, number)| (number, image.offset.coefficient(axis))).collect();
+            numbered.map(|(&axis, number)| (number, image.offset.coefficient(axis))).collect();
         address.push((channel, image.offset.coefficient(*terms.last()?)));
         let mut when = Vec::new();
         for (side, tiles, pixel) in [(lines, down, i), (pixels, down + 1, j)] {
@@ -250,8 +250,9 @@ impl<'a> Parts<'a> {
             when,
         };
         let names: Vec<String> = (0..images.len()).map(|number| format!("n{number}")).collect();
-        let of_tiles = names.iter().map(String::as_str).chain(["down", "across"]);
-        let mut free_axes: Vec<(&str, usize)> = of_tiles.zip(self.tiles.iter().copied()).collect();
+        let tile_names = names.iter().map(String::as_str).chain(["down", "across"]);
+        let mut free_axes: Vec<(&str, usize)> =
+            tile_names.zip(self.tiles.iter().copied()).collect();
         free_axes.insert(channel - 2, ("c", *channels));
         free_axes.splice(0..0, [("a", self.side), ("b", self.side)]);
         let axes = axes(&free_axes, &[("i", self.side), ("j", self.side)]);
@@ -267,8 +268,9 @@ impl<'a> Parts<'a> {
         let (points, tiles) = (self.points(), self.all_tiles());
         let [point, channel] = [0, 3];
         let (tile, filter) = if self.filters_last { (1, 2) } else { (2, 1) };
-        let [of_tile, of_channel] = self.strides(channels, self.channels_last);
-        let left = [(point, (tiles * channels) as i64), (tile, of_tile), (channel, of_channel)];
+        let [tile_stride, channel_stride] = self.strides(channels, self.channels_last);
+        let left =
+            [(point, (tiles * channels) as i64), (tile, tile_stride), (channel, channel_stride)];
         let right = [(point, (channels * filters) as i64), (channel, filters as i64), (filter, 1)];
         let mut body = Program::default();
         let [left, right] =
@@ -318,16 +320,16 @@ impl<'a> Parts<'a> {
             factors.push(Table { elements, offset: Affine::new(within, 0)? });
         }
         // Tiles are numbered in row-major order.
-        let [mut stride, of_filter] = self.strides(convolution.filters, self.filters_last);
-        let mut address = vec![(convolution.filter, of_filter)];
+        let [mut tile_stride, filter_stride] = self.strides(convolution.filters, self.filters_last);
+        let mut address = vec![(convolution.filter, filter_stride)];
         let variables: Vec<usize> =
             convolution.images.iter().copied().chain([first, first + 1]).collect();
         for (&variable, &extent) in variables.iter().zip(&self.tiles).rev() {
-            address.push((variable, stride));
-            stride = stride.checked_mul(extent as i64)?;
+            address.push((variable, tile_stride));
+            tile_stride = tile_stride.checked_mul(extent as i64)?;
         }
-        let of_point = (self.all_tiles() * convolution.filters) as i64;
-        address.extend([(a, of_point.checked_mul(side)?), (b, of_point)]);
+        let point_stride = (self.all_tiles() * convolution.filters) as i64;
+        address.extend([(a, point_stride.checked_mul(side)?), (b, point_stride)]);
         let shape = [self.points(), self.all_tiles(), convolution.filters];
         let load = Load {
             operand: result.operands.len(),

@@ -1,9 +1,9 @@
 //! Measured rates of a GPU, which rank schedules instead of those of its family's usual card.
 //!
-//! A device of our own is measured once for its driver and this version, in some tenths of a
-//! second, if the user's cache folder can keep the result: multiply-adds of many invocations, a
-//! copy that is larger than most caches, and launches that each wait for the one before. Software
-//! adapters are not measured: their speed depends on what else runs.
+//! A device of our own is measured once for its driver and this version, in about half a second,
+//! if the user's cache folder can keep the result: multiply-adds of many invocations, a copy that
+//! is larger than most caches, and launches that each wait for the one before. Software adapters
+//! are not measured: their speed depends on what else runs.
 
 use std::time::Instant;
 
@@ -18,17 +18,22 @@ use crate::error::Error;
 /// The least seconds of a run, so that its start counts little, and the most launches.
 const LEAST: f64 = 3e-3;
 const MOST: usize = 1 << 9;
-/// The runs that are compared, and the most. A device that was idle raises its clock first.
+/// The runs that are compared, and the most seconds of all. A device that was idle raises its clock
+/// first.
 const RUNS: usize = 4;
-const MOST_RUNS: usize = 40;
+const LONGEST: f64 = 0.15;
 /// The gain of some runs over those before at which the clock still rises.
 const RISING: f64 = 0.97;
 
-/// Workgroups of 256 invocations that multiply and add, the turns of their loop, and the
-/// multiply-adds of a turn: much work for a launch, each of which waits for the one before.
+/// Workgroups of 256 invocations that multiply and add, and the multiply-adds of a turn.
 const WORKGROUPS: usize = 4096;
-const TURNS: usize = 1024;
 const CHAINS: usize = 8;
+/// Turns of their loop: the fewest, and a bound. A launch waits for the one before, so that it must
+/// have much work.
+const FEWEST_TURNS: usize = 16;
+const MANY_TURNS: usize = 4096;
+/// The least seconds of such a launch.
+const LEAST_LAUNCH: f64 = 1e-3;
 /// Elements of the copy: 128 MiB, in vectors of 4.
 const COPIED: usize = 1 << 23;
 
@@ -116,20 +121,30 @@ impl Measured {
 
 /// Measures a device.
 async fn measure(gpu: &Gpu) -> Result<Measured, Error> {
-    let one = vec![1f32.to_le_bytes().repeat(256)];
-    let operations = (2 * 256 * WORKGROUPS * TURNS * CHAINS) as f64;
-    let flops = operations / seconds(gpu, &arithmetic(), &one).await?;
     let bytes = (2 * 4 * size_of::<f32>() * COPIED) as f64;
     let memory = bytes / seconds(gpu, &copy(), &[]).await?;
-    let launch = seconds(gpu, LAUNCH, &[]).await?;
-    Ok(Measured { flops, memory, launch })
+    Ok(Measured { flops: flops(gpu).await?, memory, launch: seconds(gpu, LAUNCH, &[]).await? })
+}
+
+/// Measures multiply-adds, with as many turns as make a launch long.
+async fn flops(gpu: &Gpu) -> Result<f64, Error> {
+    let one = vec![1f32.to_le_bytes().repeat(256)];
+    let mut turns = FEWEST_TURNS;
+    loop {
+        let seconds = seconds(gpu, &arithmetic(turns), &one).await?;
+        if seconds >= LEAST_LAUNCH || turns >= MANY_TURNS {
+            return Ok((2 * 256 * WORKGROUPS * turns * CHAINS) as f64 / seconds);
+        }
+        turns *= 8;
+    }
 }
 
 /// Returns the seconds of a kernel's launch among many: those of the fastest run.
 async fn seconds(gpu: &Gpu, kernel: &str, inputs: &[Vec<u8>]) -> Result<f64, Error> {
     let trial = Trial::new(gpu, kernel, inputs).await?;
+    let begun = Instant::now();
     let (mut times, mut fastest) = (1, f64::INFINITY);
-    for _ in 0..MOST_RUNS / RUNS {
+    loop {
         let before = fastest;
         for _ in 0..RUNS {
             let started = Instant::now();
@@ -141,15 +156,14 @@ async fn seconds(gpu: &Gpu, kernel: &str, inputs: &[Vec<u8>]) -> Result<f64, Err
                 times *= 2;
             }
         }
-        if fastest >= RISING * before {
-            break;
+        if fastest >= RISING * before || begun.elapsed().as_secs_f64() > LONGEST {
+            return Ok(fastest);
         }
     }
-    Ok(fastest)
 }
 
 /// Returns a kernel of independent chains of multiply-adds.
-fn arithmetic() -> String {
+fn arithmetic(turns: usize) -> String {
     let chains = |line: &dyn Fn(usize) -> String| (0..CHAINS).map(line).collect::<String>();
     let declared = chains(&|n| format!("    var x{n} = x[local.x] + {n}.0;\n"));
     let turn = chains(&|n| format!("        x{n} = fma(x{n}, 0.999, 0.001);\n"));
@@ -158,7 +172,7 @@ fn arithmetic() -> String {
         "kernel rate_of_arithmetic workgroup(256, 1, 1) grid({WORKGROUPS}, 1, 1) {{
     read x: f32[256];
     write y: f32[{all}];
-{declared}    for turn in 0..{TURNS} step 1 {{
+{declared}    for turn in 0..{turns} step 1 {{
 {turn}    }}
     y[workgroup.x * 256 + local.x] = {sum};
 }}
