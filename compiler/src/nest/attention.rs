@@ -57,7 +57,7 @@ impl Nest {
         let is_made =
             |value: Value| reads(value).into_iter().any(|v| is_of_points(&self.body.insts[v].0));
         if is_made(roles.right) {
-            roles = roles.transposed();
+            roles = roles.swapped();
         }
         if is_made(roles.right) || roles.rows.is_empty() || roles.columns.is_empty() {
             return None;
@@ -169,21 +169,6 @@ impl Nest {
                 *y == top && x == of
             }
             _ => false,
-        }
-    }
-}
-
-impl Roles {
-    /// Returns the roles with the factors exchanged.
-    fn transposed(self) -> Roles {
-        Roles {
-            rows: self.columns,
-            columns: self.rows,
-            left: self.right,
-            right: self.left,
-            left_guards: self.right_guards,
-            right_guards: self.left_guards,
-            ..self
         }
     }
 }

@@ -166,24 +166,7 @@ fn divided(
     first.outputs = vec![Output { ty: all.clone(), position: first.place(), over: None }];
     let first_operands = prune(&mut first);
 
-    // The second nest has the same free axes, and one reduction axis. Derived variables are
-    // numbered after all axes.
-    let mut second = nest.clone();
-    second.axes.truncate(nest.free);
-    second.axes.push(part);
-    let shifted = |affine: &Affine| {
-        affine.map_variables(|v| {
-            if v < nest.axes.len() { v } else { v + nest.free + 1 - nest.axes.len() }
-        })
-    };
-    second.guards.clear();
-    second.derived = change_derived(nest, shifted)?;
-    change_program(&mut second.epilogue, changed(shifted))?;
-    for output in &mut second.outputs {
-        output.position = shifted(&output.position)?;
-    }
-    second.body = Program::default();
-    let second_operands = prune(&mut second);
+    let (mut second, second_operands) = over_other_points(nest, vec![part])?;
     let offset = nest.place().add(&Affine::new([(nest.free, places as i64)], 0)?)?;
     let load =
         Load { operand: second.operands.len(), offset, dynamic: Vec::new(), when: Vec::new() };
@@ -193,20 +176,36 @@ fn divided(
     Some(Divided { first, first_operands, second, second_operands, parts: all })
 }
 
+/// Returns a nest with the places and the epilogue of `nest`, these reduction axes, and a body that
+/// is yet to be written. Also returns the operands of `nest` that it reads.
+pub(super) fn over_other_points(nest: &Nest, reduction: Vec<Axis>) -> Option<(Nest, Vec<usize>)> {
+    let mut other = nest.clone();
+    other.axes.truncate(nest.free);
+    other.axes.extend(reduction);
+    // Derived variables are numbered after all axes.
+    let (before, now) = (nest.axes.len(), other.axes.len());
+    let shifted =
+        |affine: &Affine| affine.map_variables(|v| if v < before { v } else { v + now - before });
+    other.guards.clear();
+    other.derived = change_derived(nest, shifted)?;
+    change_program(&mut other.epilogue, changed(shifted))?;
+    for output in &mut other.outputs {
+        output.position = shifted(&output.position)?;
+    }
+    other.body = Program::default();
+    let operands = prune(&mut other);
+    Some((other, operands))
+}
+
 /// Returns a function that replaces an expression by its changed form.
-pub(super) fn changed(
-    change: impl Fn(&Affine) -> Option<Affine>,
-) -> impl Fn(&mut Affine) -> Option<()> {
+fn changed(change: impl Fn(&Affine) -> Option<Affine>) -> impl Fn(&mut Affine) -> Option<()> {
     move |affine| {
         *affine = change(affine)?;
         Some(())
     }
 }
 
-pub(super) fn change_derived(
-    nest: &Nest,
-    change: impl Fn(&Affine) -> Option<Affine>,
-) -> Option<Vec<Derived>> {
+fn change_derived(nest: &Nest, change: impl Fn(&Affine) -> Option<Affine>) -> Option<Vec<Derived>> {
     nest.derived
         .iter()
         .map(|derived| Some(Derived { numerator: change(&derived.numerator)?, ..*derived }))
@@ -214,7 +213,7 @@ pub(super) fn change_derived(
 }
 
 /// Drops the operands that no load reads. Returns the old numbers of the others.
-pub(super) fn prune(nest: &mut Nest) -> Vec<usize> {
+fn prune(nest: &mut Nest) -> Vec<usize> {
     let kept: Vec<usize> = (0..nest.operands.len())
         .filter(|&operand| nest.loads().any(|load| load.operand == operand))
         .collect();

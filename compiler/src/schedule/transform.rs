@@ -381,7 +381,7 @@ impl Transform<'_> {
         let nest = self.nest;
         point.prepare(b, &[self.load], self.load.when.iter());
         let extents: Vec<usize> = nest.reduction().map(|axis| nest.axes[axis].extent).collect();
-        // Whether the conditions hold that depend on one axis alone, for each of its values.
+        // The conditions that depend on one axis alone, for each of its values.
         let mut known: HashMap<(usize, i64), Expr> = HashMap::new();
         let mut elements = Vec::new();
         for number in 0..nest.reduction_points() {

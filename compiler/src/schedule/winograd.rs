@@ -28,13 +28,13 @@ use crate::affine::Affine;
 use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::native::{Side, Winograd};
-use crate::nest::{Axis, Derived, Leaf, Load, Nest, Output, Table, change_program, simplify};
+use crate::nest::{Axis, Derived, Leaf, Load, Nest, Output, Table, simplify};
 use crate::profile::{Execution, Profile};
 use crate::scalar::{BinaryOp, Inst, Program, Value};
 use crate::tensor::TensorType;
 
 use super::choose::{EQUAL, predict};
-use super::divide::{change_derived, changed, divide, prune};
+use super::divide::{divide, over_other_points};
 use super::filtering::Filtering;
 
 /// The fewest channels and filters for which it is tried.
@@ -123,8 +123,8 @@ struct Parts<'a> {
     filters_last: bool,
 }
 
-/// A load's address in a new nest, and where it is executed.
-struct Address {
+/// An element of an operand, and the conditions under which there is one.
+struct Element {
     operand: TensorType,
     offset: Affine,
     when: Vec<Affine>,
@@ -206,7 +206,7 @@ impl<'a> Parts<'a> {
             address.push((tap, if side.reversed { -stride } else { stride }));
             origin += if side.reversed { (taps - 1) * stride } else { 0 };
         }
-        let load = Address {
+        let load = Element {
             operand: self.nest.operands[kernel.operand].clone(),
             offset: Affine::new(address, origin)?,
             when: Vec::new(),
@@ -244,7 +244,7 @@ impl<'a> Parts<'a> {
                 when.push(Affine::constant(high).sub(&coordinate)?);
             }
         }
-        let load = Address {
+        let load = Element {
             operand: self.nest.operands[image.operand].clone(),
             offset: Affine::new(address, *origin)?,
             when,
@@ -288,24 +288,8 @@ impl<'a> Parts<'a> {
     /// the whole nest, and the operands of the whole nest that it reads.
     fn result(&self) -> Option<(Nest, Vec<usize>)> {
         let (nest, convolution) = (self.nest, self.convolution);
-        let mut result = nest.clone();
-        result.axes.truncate(nest.free);
-        result.axes.extend(axes(&[], &[("a", self.side), ("b", self.side)]));
-        // Derived variables are numbered after all axes.
-        let shifted = |affine: &Affine| {
-            affine.map_variables(|v| {
-                if v < nest.axes.len() { v } else { v + nest.free + 2 - nest.axes.len() }
-            })
-        };
-        result.guards.clear();
-        result.derived = change_derived(nest, shifted)?;
-        change_program(&mut result.epilogue, changed(shifted))?;
-        for output in &mut result.outputs {
-            output.position = shifted(&output.position)?;
-        }
-        result.body = Program::default();
-        let operands = prune(&mut result);
-
+        let reduction = axes(&[], &[("a", self.side), ("b", self.side)]);
+        let (mut result, operands) = over_other_points(nest, reduction)?;
         let [a, b] = [nest.free, nest.free + 1];
         let first = result.axes.len() + result.derived.len();
         let numerators = [self.lines, self.pixels].map(Affine::var);
@@ -377,7 +361,7 @@ fn transform(
     axes: Vec<Axis>,
     free: usize,
     tables: [Table; 2],
-    Address { operand, offset, when }: Address,
+    Element { operand, offset, when }: Element,
 ) -> Option<Nest> {
     let body = products(tables, Load { operand: 0, offset, dynamic: Vec::new(), when });
     simplify(sum(name, axes, free, vec![operand], body)?)

@@ -26,7 +26,7 @@ use crate::value::Value;
 #[derive(Clone)]
 pub struct WgpuBackend {
     pub gpu: Arc<Gpu>,
-    /// Whether sums of products are computed term by term.
+    /// True if sums of products are computed term by term.
     pub exact: bool,
     /// Whether kernels check their accesses.
     pub checked: bool,
