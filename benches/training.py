@@ -65,10 +65,45 @@ train Words { loss = SparseCategoricalCrossentropy(from_logits = true); optimize
     return text, data, model, 32, 20
 
 
+def model_file(name):
+    with open(os.path.join(os.path.dirname(__file__), "..", "examples", "models", name)) as file:
+        return file.read()
+
+
+def gpt():
+    """The small GPT of examples/models, without its clipping of gradients: 32 pieces of 64 bytes, four layers of 128."""
+    text = model_file("gpt.tile").partition("train Gpt")[0] + """
+train Gpt { loss = SparseCategoricalCrossentropy(from_logits = true); optimizer = Adam(); batch_size = 32; }
+"""
+
+    def data(random, samples):
+        tokens = random.integers(0, 256, (samples, 65), "int32")
+        return tokens[:, :-1].copy(), tokens[:, 1:].copy()
+
+    def model(torch):
+        nn = torch.nn
+        gelu = lambda x: nn.functional.gelu(x, approximate="tanh")
+        tokens, places = nn.Embedding(256, 128), nn.Embedding(64, 128)
+        layers = [nn.TransformerEncoderLayer(128, 4, 512, 0.1, gelu, batch_first=True, norm_first=True) for _ in range(4)]
+        head = nn.Sequential(nn.LayerNorm(128), nn.Linear(128, 256, bias=False))
+        mask = nn.Transformer.generate_square_subsequent_mask(64)
+
+        def forward(x):
+            x = tokens(x) + places.weight
+            for layer in layers:
+                x = layer(x, src_mask=mask, is_causal=True)
+            return head(x)
+
+        loss = nn.CrossEntropyLoss()
+        parameters = [parameter for part in [tokens, places, *layers, head] for parameter in part.parameters()]
+        return parameters, forward, lambda y, t: loss(y.flatten(0, 1), t.long().flatten())
+
+    return text, data, model, 32, 20
+
+
 def digits(name, batch, steps, layers):
     """A network of examples/models on made-up digits; PyTorch's is that of these layers."""
-    with open(os.path.join(os.path.dirname(__file__), "..", "examples", "models", name)) as file:
-        text = file.read()
+    text = model_file(name)
 
     def data(random, samples):
         return random.integers(0, 256, (samples, 28, 28), "uint8"), random.integers(0, 10, samples, "int32")
@@ -102,6 +137,7 @@ WORKLOADS = {
     "lstm-200": lambda: lstm(200),
     "lstm-2000": lambda: lstm(2000),
     "embedding": embedding,
+    "gpt": gpt,
 }
 
 

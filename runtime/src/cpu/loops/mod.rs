@@ -2,7 +2,7 @@
 //!
 //! [`walk`] follows affine addresses through points. A [`runner`] has a tape of the compiler
 //! ([`tile_compiler::native::Tape`]), and a [`machine`] is one thread that runs it. [`fused`] runs
-//! tapes that are one pass. On these stand the implementations: [`job`] is a nest without
+//! epilogues that are one pass. On these stand the implementations: [`job`] is a nest without
 //! aggregation, and the epilogue of every other; [`pieces`] has several of these; [`reduction`]
 //! aggregates, and [`elements`], [`dots`] and [`scaled`] do so where there is nothing to compute
 //! before, or only products, along rows by [`in_rows`]; [`ranks`] finds the best values in order;
@@ -12,10 +12,7 @@
 mod counting;
 pub mod dots;
 pub mod elements;
-#[cfg_attr(
-    target_arch = "x86_64",
-    expect(unsafe_code, reason = "functions compiled for a vector unit")
-)]
+#[expect(unsafe_code, reason = "functions compiled for a vector unit, which access tiles")]
 pub mod fused;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 mod in_rows;

@@ -13,6 +13,7 @@ use super::gemm::{
 };
 use super::guarded::GuardedTerms;
 use super::places::{gathered, locate};
+use crate::cpu::loops::fused::{FusedEpilogue, Rows};
 use crate::cpu::loops::job::Job;
 use crate::cpu::loops::machine::Machine;
 use crate::cpu::loops::runner::Runner;
@@ -406,12 +407,35 @@ unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
         let width = tile.columns.len();
         let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
         let consecutive = runs[tile.columns.start] as usize >= width;
+        // The number of rows from `first` on whose places are so far apart.
+        let even = |first: usize, step: usize| {
+            let follows = |row: &usize| rows[*row] == rows[row - 1].wrapping_add(step);
+            1 + (first + 1..tile.rows.end).take_while(follows).count()
+        };
+        let mut first = tile.rows.start;
+        if consecutive
+            && FusedEpilogue::suits(self.job, 0, width)
+            && let Some(epilogue) = FusedEpilogue::new(self.job, machine)
+        {
+            while first < tile.rows.end {
+                let step = rows.get(first + 1).and_then(|next| next.checked_sub(rows[first]));
+                let step = step.unwrap_or(0);
+                let repeats = epilogue.repeats_after(step);
+                let count = if repeats { even(first, step) } else { 1 };
+                let place = place(first, tile.columns.start);
+                let (part, apart) = tile.part(first..first + count);
+                let part = Rows { start: sums(part).as_ptr().cast(), step: apart };
+                // SAFETY: the sums are f32s, since the epilogue has the fused form. A product
+                // stores each element once, and each is another place of the nest.
+                unsafe { epilogue.finish(place, step, [count, width], part) };
+                first += count;
+            }
+            return;
+        }
         if consecutive {
             // Rows with consecutive places are finished together.
-            let mut first = tile.rows.start;
             while first < tile.rows.end {
-                let follows = |row: &usize| rows[*row] == rows[row - 1] + width;
-                let count = 1 + (first + 1..tile.rows.end).take_while(follows).count();
+                let count = even(first, width);
                 let place = place(first, tile.columns.start);
                 // SAFETY: a product stores each element once, and each is another place.
                 tile.together(first..first + count, |tile| unsafe {

@@ -7,6 +7,7 @@
 
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
+use crate::cpu::loops::fused::Finish;
 use crate::cpu::vector::lanes::{Lanes, MOST_LANES};
 use crate::cpu::vector::level::{self, Level, level};
 use crate::cpu::vector::register::{Portable, Vector};
@@ -29,24 +30,6 @@ pub struct Addresses<'a> {
     pub w: *const f32,
     pub out: *mut f32,
     pub out_step: usize,
-}
-
-/// An epilogue in a kernel: `min(max(((sum + a) · s + t) + u, low), high)`, as in
-/// [`tile_compiler::native::Fused`].
-#[derive(Clone, Copy)]
-pub struct Finish {
-    /// a, s, t and u.
-    pub terms: [Option<Term>; 4],
-    pub low: f32,
-    pub high: f32,
-}
-
-/// An operand of an epilogue: its element at the first place of a tile, and the elements between
-/// rows.
-#[derive(Clone, Copy)]
-pub struct Term {
-    pub start: *const f32,
-    pub step: usize,
 }
 
 /// A kernel for one tile of rows × vectors. `first` overwrites the tile with the aggregate of the
@@ -173,7 +156,7 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
             }
         }
         if let Some(finish) = finish {
-            sums = finished(proof, sums, finish);
+            finish.of_sums(&mut sums, 0, None);
         }
         for (t, sums) in sums.iter().enumerate() {
             for (u, sum) in sums.iter().enumerate() {
@@ -181,43 +164,6 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
             }
         }
     }
-}
-
-/// Applies an epilogue to the sums of a tile.
-///
-/// # Safety
-/// The contract of [`Kernel`] for the terms.
-#[inline(always)]
-unsafe fn finished<V: Lanes, const T: usize, const U: usize>(
-    proof: V::Proof,
-    mut sums: [[V; U]; T],
-    &Finish { terms: [a, s, t, u], low, high }: &Finish,
-) -> [[V; U]; T] {
-    // A loop over the terms would keep the sums in memory.
-    macro_rules! apply {
-        ($term:expr, $op:ident) => {
-            if let Some(Term { start, step }) = $term {
-                for (t, sums) in sums.iter_mut().enumerate() {
-                    for (u, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: the caller guarantees that the term has elements for the tile.
-                        let term = unsafe { V::load(proof, start.add(t * step + u * V::LANES)) };
-                        *sum = sum.$op(term);
-                    }
-                }
-            }
-        };
-    }
-    apply!(a, add);
-    apply!(s, mul);
-    apply!(t, add);
-    apply!(u, add);
-    let (low, high) = (V::splat(proof, low), V::splat(proof, high));
-    for sums in &mut sums {
-        for sum in sums {
-            *sum = sum.max(low).min(high);
-        }
-    }
-    sums
 }
 
 /// Lists the kernels `$run` over vector `$v`, with 8 or 16 sums in registers.

@@ -11,10 +11,10 @@
 //! applied to tiles in registers. Any other runs on the block while it is in the nearest caches.
 
 mod division;
-mod epilogue;
 mod kernel;
 mod tile;
 
+use crate::cpu::loops::fused::FusedEpilogue;
 use crate::cpu::loops::job::{Job, parallel};
 use crate::cpu::loops::machine::Machine;
 use crate::cpu::threads::idle::Idle;
@@ -22,7 +22,6 @@ use crate::cpu::threads::pool;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::Bool;
 use division::{Block, Divisions};
-use epilogue::Epilogue;
 use kernel::Tap;
 use tile::{Target, Tile};
 use tile_compiler::affine::Affine;
@@ -168,7 +167,7 @@ impl Direct {
 
     /// Computes all places.
     pub fn run(&self, job: &Job) {
-        let is_fused = Epilogue::suits(job, self.length);
+        let is_fused = self.finishes_tiles(job);
         let [lines, rows, columns] = self.unit(is_fused);
         let counts =
             [self.lines.div_ceil(lines), self.rows.div_ceil(rows), self.length.div_ceil(columns)];
@@ -191,7 +190,7 @@ impl Direct {
                     columns: part(column, columns, self.length),
                 };
                 tile.locate(plane);
-                if is_fused && let Some(epilogue) = Epilogue::new(job, finisher) {
+                if is_fused && let Some(epilogue) = FusedEpilogue::new(job, finisher) {
                     let target = Target::of_output(self, plane, &epilogue, job.program.places());
                     tile.compute(&block, &target);
                     continue;
@@ -201,6 +200,13 @@ impl Direct {
                 self.finish(job, finisher, (plane, &block), sums, (!all).then_some(&tile.written));
             }
         });
+    }
+
+    /// Returns whether the epilogue is applied to tiles in registers.
+    fn finishes_tiles(&self, job: &Job) -> bool {
+        /// The most elements of a kernel's row.
+        const MOST_COLUMNS: usize = 4 * MOST_LANES;
+        FusedEpilogue::suits(job, self.length, MOST_COLUMNS)
     }
 
     /// Finishes the places of a block. `written` says at which any tap counted, if not at all.

@@ -1,9 +1,9 @@
 //! The computation of one plane's places by one thread.
 
 use super::division::{Block, Divisions, MOST_LISTED, Piece, conditions_of};
-use super::epilogue::Epilogue;
 use super::kernel::{Addresses, Kernels, Tap, group_kernels, kernels};
 use super::{Direct, PlaneOffset};
+use crate::cpu::loops::fused::FusedEpilogue;
 use crate::cpu::loops::job::Job;
 use crate::cpu::memory::elements;
 use crate::cpu::vector::lanes::MOST_LANES;
@@ -49,7 +49,7 @@ pub struct Target<'a> {
     start: usize,
     line: usize,
     row: usize,
-    epilogue: Option<&'a Epilogue<'a>>,
+    epilogue: Option<&'a FusedEpilogue<'a>>,
 }
 
 impl<'a> Target<'a> {
@@ -66,7 +66,7 @@ impl<'a> Target<'a> {
     pub fn of_output(
         direct: &Direct,
         plane: usize,
-        epilogue: &'a Epilogue<'a>,
+        epilogue: &'a FusedEpilogue<'a>,
         places: usize,
     ) -> Self {
         let (row, line) = (direct.length, direct.rows * direct.length);

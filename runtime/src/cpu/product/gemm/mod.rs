@@ -130,7 +130,13 @@ impl<'a, T> Tile<'a, T> {
 
     /// Returns the memory from the first sum to the last, with what lies between rows.
     pub fn memory(&self) -> &'a [T] {
-        &self.data[..(self.rows.len() - 1) * self.stride + self.columns.len()]
+        self.part(self.rows.clone()).0
+    }
+
+    /// Returns some rows, and the elements from one to the next.
+    pub fn part(&self, rows: Range<usize>) -> (&'a [T], usize) {
+        let sums = &self.data[(rows.start - self.rows.start) * self.stride..];
+        (&sums[..(rows.len() - 1) * self.stride + self.columns.len()], self.stride)
     }
 
     /// Returns the tile with other sums, row by row, if there are any.
@@ -146,13 +152,13 @@ impl<'a, T> Tile<'a, T> {
     where
         T: Pod,
     {
-        let width = self.columns.len();
-        let sums = &self.data[(rows.start - self.rows.start) * self.stride..];
-        if self.stride == width || rows.len() == 1 {
-            return f(&sums[..rows.len() * width]);
+        let (width, count) = (self.columns.len(), rows.len());
+        let (sums, stride) = self.part(rows);
+        if stride == width || count == 1 {
+            return f(sums);
         }
-        scratch::with(rows.len() * width, |together: &mut [T]| {
-            for (to, from) in together.chunks_mut(width).zip(sums.chunks(self.stride)) {
+        scratch::with(count * width, |together: &mut [T]| {
+            for (to, from) in together.chunks_mut(width).zip(sums.chunks(stride)) {
                 to.copy_from_slice(&from[..width]);
             }
             f(together);
