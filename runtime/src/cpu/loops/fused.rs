@@ -144,17 +144,6 @@ pub struct Rows<P> {
 }
 
 impl Finish {
-    /// Returns the epilogue at a tile that begins so many whole rows of the nest later, which are
-    /// `places` places.
-    #[inline]
-    pub fn later(&self, places: usize) -> Self {
-        let mut terms = self.terms;
-        for term in terms.iter_mut().flatten().filter(|term| term.step > 0) {
-            term.start = term.start.wrapping_add(places);
-        }
-        Self { terms, ..*self }
-    }
-
     /// Returns the epilogue at a row of the tile.
     #[inline(always)]
     fn at_row(&self, row: usize) -> Self {
@@ -188,8 +177,9 @@ impl Finish {
         }
     }
 
-    /// Applies the epilogue to the sums of T rows × U vectors, from a column of the tile on. Of
-    /// vectors that have only a part, the first elements count.
+    /// Applies the epilogue to the sums of T rows × U vectors, from a column of the tile on, or of
+    /// one that begins so many places later, in whole rows. Of vectors that have only a part, the
+    /// first elements count.
     ///
     /// # Safety
     /// - The elements of each term must be readable there.
@@ -197,7 +187,7 @@ impl Finish {
     pub unsafe fn of_sums<V: Lanes, const T: usize, const U: usize>(
         &self,
         sums: &mut [[V; U]; T],
-        column: usize,
+        [column, after]: [usize; 2],
         part: Option<usize>,
     ) {
         let ([a, s, t, u], proof) = (self.terms, sums[0][0].proof());
@@ -205,6 +195,7 @@ impl Finish {
         macro_rules! apply {
             ($term:expr, $op:ident) => {
                 if let Some(Term { start, step }) = $term {
+                    let column = if step > 0 { column + after } else { column };
                     for (t, sums) in sums.iter_mut().enumerate() {
                         for (u, sum) in sums.iter_mut().enumerate() {
                             let at = column + t * step + u * V::LANES;
@@ -222,9 +213,15 @@ impl Finish {
         apply!(t, add);
         apply!(u, add);
         let (low, high) = (V::splat(proof, self.low), V::splat(proof, self.high));
+        let (raises, lowers) = (self.low > f32::NEG_INFINITY, self.high < f32::INFINITY);
         for sums in sums {
             for sum in sums {
-                *sum = sum.max(low).min(high);
+                if raises {
+                    *sum = sum.max(low);
+                }
+                if lowers {
+                    *sum = sum.min(high);
+                }
             }
         }
     }
@@ -270,7 +267,7 @@ unsafe fn body<V: Lanes>(
                     for (u, sum) in sums[0].iter_mut().enumerate() {
                         *sum = load::<V>(proof, x.add(column + u * V::LANES), $part);
                     }
-                    finish.of_sums(&mut sums, column, $part);
+                    finish.of_sums(&mut sums, [column, 0], $part);
                     for (u, sum) in sums[0].iter().enumerate() {
                         let out = out.add(column + u * V::LANES);
                         match $part {

@@ -30,6 +30,8 @@ pub struct Addresses<'a> {
     pub w: *const f32,
     pub out: *mut f32,
     pub out_step: usize,
+    /// The places from the epilogue's tile to this one, in whole rows of the nest.
+    pub after: usize,
 }
 
 /// A kernel for one tile of rows × vectors. `first` overwrites the tile with the aggregate of the
@@ -105,7 +107,7 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
     first: bool,
     finish: Option<&Finish>,
 ) {
-    let Addresses { x, x_step, groups, span, w, out, out_step } = place;
+    let Addresses { x, x_step, groups, span, w, out, out_step, after } = place;
     // SAFETY: the caller guarantees that the elements at all taps are readable, and that the tile
     // is accessible.
     unsafe {
@@ -156,7 +158,7 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
             }
         }
         if let Some(finish) = finish {
-            finish.of_sums(&mut sums, 0, None);
+            finish.of_sums(&mut sums, [0, after], None);
         }
         for (t, sums) in sums.iter().enumerate() {
             for (u, sum) in sums.iter().enumerate() {

@@ -12,6 +12,7 @@
 
 mod division;
 mod kernel;
+mod strip;
 mod tile;
 
 use crate::cpu::loops::fused::FusedEpilogue;

@@ -2,6 +2,7 @@
 
 use super::division::{Block, Divisions, MOST_LISTED, Piece, conditions_of};
 use super::kernel::{Addresses, Kernels, Tap, group_kernels, kernels};
+use super::strip::{MOST_ROWS, Strip, most_vectors, vectors_at_once};
 use super::{Direct, PlaneOffset};
 use crate::cpu::loops::fused::FusedEpilogue;
 use crate::cpu::loops::job::Job;
@@ -10,21 +11,6 @@ use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::Bool;
 use std::ops::Range;
 use tile_compiler::native::{Form, WRITTEN};
-
-/// The taps of a partial sum.
-const BLOCK: usize = 256;
-
-/// The most rows, and the most vectors, of a kernel.
-const MOST_ROWS: usize = 8;
-const MOST_VECTORS: usize = 4;
-
-/// Returns how many rows to take at once if `left` of `all` are left. They may be more than are
-/// left.
-fn rows_at_once(left: usize, all: usize) -> usize {
-    let more = left.next_power_of_two();
-    let rows = if more <= all { more } else { more / 2 };
-    rows.min(MOST_ROWS)
-}
 
 /// Cuts a range into parts of at most this length.
 fn parts(range: &Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> + use<> {
@@ -78,6 +64,26 @@ impl<'a> Target<'a> {
     fn at(&self, line: usize, row: usize, column: usize) -> usize {
         self.start.wrapping_add(line * self.line + row * self.row + column)
     }
+}
+
+/// Asserts that an operand has the elements at all of the taps, for places of which the first and
+/// last column have these elements at the first row and line. `spans` are the elements to the last
+/// line and row.
+fn assert_inside(
+    data: &[f32],
+    [first, last]: [i64; 2],
+    spans: [i64; 2],
+    taps: &[Tap],
+    operand: usize,
+) {
+    let of_taps = || taps.iter().map(|tap| tap[operand] as i64);
+    let (Some(low), Some(high)) = (of_taps().min(), of_taps().max()) else { return };
+    let [least, most] =
+        [spans.map(|span| span.min(0)), spans.map(|span| span.max(0))].map(|s| s[0] + s[1]);
+    assert!(
+        first + low + least >= 0 && last + high + most < data.len() as i64,
+        "a tap leads out of its operand"
+    );
 }
 
 /// A direction in which a piece's places are computed: their number, and the elements of x and of
@@ -204,24 +210,18 @@ impl<'a> Tile<'a> {
 
     /// Computes a piece in which all of `taps` count, and no others.
     fn piece(&self, piece: &Block, taps: &[Tap], target: &Target) {
-        let Direct { form, group, x, w, .. } = self.direct;
+        let Direct { form, group, x, .. } = self.direct;
         let Block { lines, rows, columns } = piece;
         let length = columns.len();
-        let inside = |data: &[f32], [first, last]: [i64; 2], steps: [i64; 2], operand: usize| {
-            let of_taps = || taps.iter().map(|tap| tap[operand] as i64);
-            let (Some(low), Some(high)) = (of_taps().min(), of_taps().max()) else { return true };
-            let spans = [steps[0] * (lines.len() as i64 - 1), steps[1] * (rows.len() as i64 - 1)];
-            let [least, most] =
-                [spans.map(|span| span.min(0)), spans.map(|span| span.max(0))].map(|s| s[0] + s[1]);
-            first + low + least >= 0 && last + high + most < data.len() as i64
-        };
-        let ends = [columns.start, columns.end - 1];
-        let of_x = ends.map(|column| self.x_at(lines.start, rows.start, column));
-        assert!(inside(self.x, of_x, [x.line, x.row], 0), "a tap leads out of its operand");
-        assert!(
-            w.is_none() || inside(self.w, ends.map(|column| self.w_at(column)), [0; 2], 1),
-            "a tap leads out of its operand"
-        );
+        let of_x =
+            [columns.start, columns.end - 1].map(|column| self.x_at(lines.start, rows.start, column));
+        let spans =
+            [x.line * (lines.len() as i64 - 1), x.row * (rows.len() as i64 - 1)];
+        assert_inside(self.x, of_x, spans, taps, 0);
+        if self.direct.w.is_some() {
+            let of_w = [columns.start, columns.end - 1].map(|column| self.w_at(column));
+            assert_inside(self.w, of_w, [0; 2], taps, 1);
+        }
         let end = target.at(lines.end - 1, rows.end - 1, columns.end - 1);
         assert!(end < target.length, "a piece reaches past its block");
         if *form != Form::OfGroups {
@@ -269,14 +269,11 @@ impl<'a> Tile<'a> {
         let (tall, other) = if is_narrow { (of_lines, of_rows) } else { (of_rows, of_lines) };
         let most_vectors = match form {
             Form::OfGroups => 1,
-            _ => (kernels.most_sums / rows_at_once(tall.count, tall.count)).min(MOST_VECTORS),
+            _ => most_vectors(kernels, tall.count),
         };
-        // Without taps, one call stores the aggregate of none.
-        let last = taps.len().div_ceil(BLOCK).max(1) - 1;
-        let blocks = (0..=last).map(|n| (n, &taps[n * BLOCK..taps.len().min((n + 1) * BLOCK)]));
         let mut column = 0;
         while column < length {
-            let vectors = (1 << ((length - column) / lanes).max(1).ilog2()).min(most_vectors);
+            let vectors = vectors_at_once(kernels, length - column, most_vectors);
             // The last vector ends with the row and may overlap the one before.
             column = column.min(length - vectors * lanes);
             let first = piece.columns.start + column;
@@ -286,42 +283,34 @@ impl<'a> Tile<'a> {
             };
             let x = self.x_at(piece.lines.start, piece.rows.start, first);
             let out = target.at(piece.lines.start, piece.rows.start, first);
-            let w = self.w.as_ptr().wrapping_offset(self.w_at(first) as isize);
             let finish = target.epilogue.map(|epilogue| epilogue.at(out, tall.out));
+            let strip = Strip { kernels, form, apart, vectors, taps, finish: finish.as_ref() };
             for number in 0..other.count {
-                let mut row = 0;
-                while row < tall.count {
-                    let height = rows_at_once(tall.count - row, tall.count);
-                    // The last rows may overlap those before, too.
-                    row = row.min(tall.count - height);
-                    let kernel = kernels.get(form, apart, height, vectors);
-                    let x = x + other.x * number as i64 + tall.x * row as i64;
-                    let after = other.out * number + tall.out * row;
-                    let place = Addresses {
-                        x: self.x.as_ptr().wrapping_offset(x as isize),
-                        x_step: tall.x as isize,
-                        groups: &groups,
-                        span: groups[lanes - 1] as usize + 1,
-                        w,
-                        out: target.out.wrapping_add(out + after),
-                        out_step: tall.out,
-                    };
-                    let finish = finish.as_ref().map(|finish| finish.later(after));
-                    for (number, some) in blocks.clone() {
-                        let finish = finish.as_ref().filter(|_| number == last);
-                        // SAFETY: the assertions of `piece` hold, so all elements at the taps lie
-                        // in the operands, and the tile in the target, where nobody else accesses
-                        // it. The terms of an epilogue that suits have elements for all places, and
-                        // rows and lines are whole rows of the nest. The groups of the columns
-                        // follow in order, so the last one has the greatest index. The kernel is
-                        // one of those of this machine.
-                        unsafe { kernel(some, place, number == 0, finish) };
-                    }
-                    row += height;
-                }
+                let after = other.out * number;
+                let place = Addresses {
+                    x: self.x.as_ptr().wrapping_offset((x + other.x * number as i64) as isize),
+                    x_step: tall.x as isize,
+                    groups: &groups,
+                    span: groups[lanes - 1] as usize + 1,
+                    w: self.w_from(first),
+                    out: target.out.wrapping_add(out + after),
+                    out_step: tall.out,
+                    after,
+                };
+                // SAFETY: the assertions of `piece` hold, so all elements at the taps lie in the
+                // operands, and the tiles in the target, where nobody else accesses them. The terms
+                // of an epilogue that suits have elements for all places, and rows and lines are
+                // whole rows of the nest. The groups of the columns follow in order, so the last
+                // one has the greatest index. The kernels are some of this machine's.
+                unsafe { strip.run(place, tall.count) };
             }
             column += vectors * lanes;
         }
+    }
+
+    /// Returns the address of w at a column, without the taps' terms.
+    fn w_from(&self, column: usize) -> *const f32 {
+        self.w.as_ptr().wrapping_offset(self.w_at(column) as isize)
     }
 
     /// Returns the elements from the number of a column to those of the columns from there on.
