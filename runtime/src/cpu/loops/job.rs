@@ -217,17 +217,59 @@ impl<'a> Job<'a> {
         (fits && start.is_aligned()).then_some(start)
     }
 
+    /// Returns the first output's elements for all places, if they are contiguous and as large as a
+    /// `T`, and do not overwrite an operand: a place that is computed twice would read it changed.
+    fn whole<T>(&self) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
+        let is_alone = self.program.outputs[0].over.is_none();
+        let (bytes, range) = self.part(0, 0..self.program.places(), size_of::<T>())?;
+        let start = bytes.start().wrapping_add(range.start).cast::<T>();
+        let fits = range.start <= range.end && range.end <= bytes.len();
+        (is_alone && fits && start.is_aligned()).then_some((bytes, range))
+    }
+
     /// Returns the fused epilogue and a pointer to the output's element of place 0, for an
     /// implementation that applies the epilogue itself. The elements are contiguous, and nobody
     /// else uses them if each place is computed by one thread only. `None` if the output overwrites
-    /// an operand: a place that is computed twice would read it changed.
+    /// an operand.
     pub fn fused(&self) -> Option<(&'a Fused, *mut f32)> {
         let fused = self.epilogue.fused.as_ref()?;
-        let is_plain = self.program.outputs[0].over.is_none();
-        let (bytes, range) = self.part(0, 0..self.program.places(), size_of::<f32>())?;
-        let start = bytes.start().wrapping_add(range.start).cast::<f32>();
-        let fits = range.start <= range.end && range.end <= bytes.len();
-        (is_plain && fits && start.is_aligned()).then_some((fused, start))
+        let (bytes, range) = self.whole::<f32>()?;
+        Some((fused, bytes.part(&range).cast()))
+    }
+
+    /// Returns memory where the accumulated values of all places may wait for the epilogue: the
+    /// first output, if its elements are as large as a `T`. `None` if the epilogue better runs at
+    /// once: it has the fused form, or none, or needs whole rows.
+    pub fn waiting<T>(&self) -> Option<Waiting<'a>> {
+        let epilogue = self.epilogue;
+        let size = epilogue.dtype(*epilogue.results.first()?).size();
+        let runs_at_once =
+            epilogue.fused.is_some() || epilogue.row_length.is_some() || epilogue.is_accumulator();
+        let (bytes, range) = self.whole::<T>().filter(|_| size == size_of::<T>() && !runs_at_once)?;
+        Some(Waiting { bytes, start: range.start })
+    }
+
+    /// Runs the epilogue at all places, on the values that wait in the first output. At least one
+    /// point must have counted at each place.
+    ///
+    /// # Safety
+    /// - The values of all places must wait there, and nobody else may access them.
+    pub unsafe fn complete_waiting<T: Number>(&self, waiting: Waiting) {
+        let places = self.program.places();
+        let worker = || (self.finisher(), vec![T::default(); CHUNK]);
+        let work = (self.epilogue.operations + 1).min(LONGEST) * CHUNK;
+        parallel(0..places.div_ceil(CHUNK), work, worker, |(machine, values), chunks| {
+            for chunk in chunks {
+                let some = chunk * CHUNK..places.min((chunk + 1) * CHUNK);
+                let values = &mut values[..some.len()];
+                // SAFETY: `parallel` gives each chunk to one thread. The copies are other memory
+                // than the output.
+                unsafe {
+                    values.copy_from_slice(waiting.places(some.clone()));
+                    self.complete(machine, some.start, values);
+                }
+            }
+        });
     }
 
     /// Runs a nest without aggregation at some places.
@@ -263,6 +305,35 @@ impl<'a> Job<'a> {
         if machine.past {
             strip::fence();
         }
+    }
+}
+
+/// Memory with one element for each place.
+#[derive(Clone, Copy)]
+pub struct Waiting<'a> {
+    bytes: &'a Shared<'a, u8>,
+    /// The byte at which the element of place 0 starts.
+    start: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn range<T>(&self, places: &Range<usize>) -> Range<usize> {
+        self.start + places.start * size_of::<T>()..self.start + places.end * size_of::<T>()
+    }
+
+    /// Returns a pointer to the first element of consecutive places. Panics if there are none for
+    /// all of these places.
+    pub fn start<T>(&self, places: Range<usize>) -> *mut T {
+        self.bytes.part(&self.range::<T>(&places)).cast()
+    }
+
+    /// Returns the elements of consecutive places.
+    ///
+    /// # Safety
+    /// - Nobody else may use them meanwhile.
+    pub unsafe fn places<T: bytemuck::Pod>(&self, places: Range<usize>) -> &'a mut [T] {
+        // SAFETY: the contract is the same.
+        elements_mut(unsafe { self.bytes.slice(self.range::<T>(&places)) })
     }
 }
 

@@ -5,17 +5,17 @@
 //! is such a product whose left operand is gathered. A factor that is a single load is packed from
 //! its operand by tables of offsets, or read in place. Any other factor is computed while packing.
 //! Guards become zeros in the packed operands, and [`GuardedTerms`] repairs what these make NaN.
-//! The epilogue runs on finished tiles.
+//! The epilogue runs on finished tiles (`store`).
+
+mod store;
 
 use super::gemm::{
-    Element, Frame, Gather, Layout, Pack, Packed, Panel, Places, Quads, Right, Size, Store, Tile,
-    View, Window, product,
+    Element, Frame, Gather, Layout, Pack, Packed, Panel, Places, Quads, Right, Size, View, Window,
+    product,
 };
 use super::guarded::GuardedTerms;
 use super::places::{gathered, locate};
-use crate::cpu::loops::fused::{FusedEpilogue, Rows};
 use crate::cpu::loops::job::Job;
-use crate::cpu::loops::machine::Machine;
 use crate::cpu::loops::runner::Runner;
 use crate::cpu::loops::walk::guards_hold;
 use crate::cpu::memory::{Launch, Operand, Register, elements};
@@ -23,8 +23,12 @@ use crate::cpu::threads::idle::Idle;
 use crate::cpu::vector::number::{Bool, Number};
 use crate::cpu::vector::quad::{QUAD, Quad};
 use std::ops::Range;
+use store::Epilogue;
 use tile_compiler::dtype::DType;
 use tile_compiler::native::{CHUNK, Factor, Lines, NativeProgram, Product};
+
+/// An epilogue that runs on fewer places takes longer to begin than to run.
+const FEW_PLACES: usize = 256;
 
 /// A product, ready to run.
 pub struct Contraction {
@@ -44,6 +48,8 @@ pub struct Contraction {
     /// For each column, the number of columns from there on (itself included) with consecutive
     /// places.
     runs: Vec<u32>,
+    /// Whether few consecutive places are finished together, so that the epilogue better waits.
+    is_scattered: bool,
 }
 
 /// The elements that the kernels multiply.
@@ -151,7 +157,23 @@ impl Contraction {
         let (batch, rows) = (places(batch), places(rows));
         let (operands, packs) = (product.right.operands(), *packs);
         let columns = column_places;
-        Self { kind, size, left, right, guarded, operands, packs, batch, rows, columns, runs }
+        let run = runs.first().map_or(0, |&run| (run as usize).min(n));
+        let are_consecutive = run == n && rows.get(1).is_none_or(|&second| second == n);
+        let is_scattered = !are_consecutive && run < FEW_PLACES;
+        Self {
+            kind,
+            size,
+            left,
+            right,
+            guarded,
+            operands,
+            packs,
+            batch,
+            rows,
+            columns,
+            runs,
+            is_scattered,
+        }
     }
 
     /// Returns whether the left factor is read through a window.
@@ -236,8 +258,14 @@ impl Contraction {
         let left = self.left.bind::<T>(job.launch);
         let right = self.right.bind::<T>(job.launch);
         let right = packed.map_or(Right::Now(&right), Right::Packed);
-        let epilogue = Epilogue { job, contraction: self, left: &left, right, idle: Idle::new() };
+        let waiting = if self.is_scattered { job.waiting::<T>() } else { None };
+        let epilogue =
+            Epilogue { job, contraction: self, left: &left, right, waiting, idle: Idle::new() };
         product(self.size, &left, right, &epilogue);
+        if let Some(sums) = waiting {
+            // SAFETY: the product is over, and has stored the sums of all places.
+            unsafe { job.complete_waiting::<T::Sum>(sums) };
+        }
     }
 }
 
@@ -372,110 +400,5 @@ impl Computed {
                 }
             }
         }
-    }
-}
-
-/// The store that runs the nest's epilogue on finished tiles.
-struct Epilogue<'a, T> {
-    job: &'a Job<'a>,
-    contraction: &'a Contraction,
-    left: &'a Bound<'a, T>,
-    right: Right<'a, Bound<'a, T>>,
-    idle: Idle<Machine<'a>>,
-}
-
-// SAFETY: `Job::direct` returns memory for all the places of these rows × columns. Nobody else
-// computes these places, since a product stores each element once, and each is another place.
-unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
-    type Worker = Machine<'a>;
-
-    fn worker(&self) -> Self::Worker {
-        self.idle.take(|| self.job.finisher())
-    }
-
-    fn done(&self, machine: Self::Worker) {
-        self.idle.give(machine);
-    }
-
-    fn store(&self, machine: &mut Self::Worker, tile: Tile<T>) {
-        let sums = bytemuck::cast_slice::<T, T::Sum>;
-        let Contraction { size, guarded, batch, rows, columns, runs, .. } = self.contraction;
-        let repaired = guarded.as_ref().and_then(|guarded| {
-            guarded.repair(&tile, *size, self.left, self.right, self.job.launch.steps)
-        });
-        let tile = tile.with(repaired.as_deref());
-        let width = tile.columns.len();
-        let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
-        let consecutive = runs[tile.columns.start] as usize >= width;
-        // The number of rows from `first` on whose places are so far apart.
-        let even = |first: usize, step: usize| {
-            let follows = |row: &usize| rows[*row] == rows[row - 1].wrapping_add(step);
-            1 + (first + 1..tile.rows.end).take_while(follows).count()
-        };
-        let mut first = tile.rows.start;
-        if consecutive
-            && FusedEpilogue::suits(self.job, 0, width)
-            && let Some(epilogue) = FusedEpilogue::new(self.job, machine)
-        {
-            while first < tile.rows.end {
-                let step = rows.get(first + 1).and_then(|next| next.checked_sub(rows[first]));
-                let step = step.unwrap_or(0);
-                let repeats = epilogue.repeats_after(step);
-                let count = if repeats { even(first, step) } else { 1 };
-                let place = place(first, tile.columns.start);
-                let (part, apart) = tile.part(first..first + count);
-                let part = Rows { start: sums(part).as_ptr().cast(), step: apart };
-                // SAFETY: the sums are f32s, since the epilogue has the fused form. A product
-                // stores each element once, and each is another place of the nest.
-                unsafe { epilogue.finish(place, step, [count, width], part) };
-                first += count;
-            }
-            return;
-        }
-        if consecutive {
-            // Rows with consecutive places are finished together.
-            while first < tile.rows.end {
-                let count = even(first, width);
-                let place = place(first, tile.columns.start);
-                // SAFETY: a product stores each element once, and each is another place.
-                tile.together(first..first + count, |tile| unsafe {
-                    self.job.complete(machine, place, sums(tile))
-                });
-                first += count;
-            }
-            return;
-        }
-        for (row, sums) in tile.iter().map(|(row, line)| (row, sums(line))) {
-            let mut done = 0;
-            while done < sums.len() {
-                let column = tile.columns.start + done;
-                let run = (runs[column] as usize).min(sums.len() - done);
-                // SAFETY: a product stores each element once, and each is another place.
-                unsafe { self.job.complete(machine, place(row, column), &sums[done..done + run]) };
-                done += run;
-            }
-        }
-    }
-
-    fn place(
-        &self,
-        batch: usize,
-        of_rows: Range<usize>,
-        of_columns: Range<usize>,
-    ) -> Option<(*mut T, usize)> {
-        let Contraction { guarded, batch: batches, rows, columns, runs, .. } = self.contraction;
-        let (rows, first_column) = (&rows[of_rows], of_columns.start);
-        let stride = rows.get(1).map_or(0, |second| second.wrapping_sub(rows[0]));
-        let is_even = rows.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == stride);
-        if (runs[first_column] as usize) < of_columns.len()
-            || !is_even
-            || guarded.is_some()
-            || rows.last() < rows.first()
-        {
-            return None;
-        }
-        let place = |row: usize| batches[batch] + row + columns[first_column];
-        let places = place(rows[0])..place(rows[rows.len() - 1]) + of_columns.len();
-        self.job.direct(places).map(|start| (start, stride))
     }
 }
