@@ -41,7 +41,8 @@ impl Classes {
                     && product.channels.iter().any(|&axis| !channels.contains(&classes.class(axis)))
             };
             let found: Vec<&WeightProduct> = products.values().filter(is_new).collect();
-            let joined = order.iter().filter(|id| classes.join(graph, **id, &channels)).count();
+            let joined =
+                order.iter().filter(|id| classes.join(graph, **id, &channels, &others)).count();
             if found.is_empty() && joined == 0 {
                 return classes;
             }
@@ -115,8 +116,8 @@ impl Classes {
             }
             Op::Reshape => {
                 for (from, to) in parts(graph.shape(operands[0]), graph.shape(id)) {
-                    if let [from] = from[..] {
-                        to.into_iter().for_each(|to| _ = self.unite((operands[0], from), (id, to)));
+                    if let ([from], [to]) = (&from[..], &to[..]) {
+                        self.unite((operands[0], *from), (id, *to));
                     }
                 }
             }
@@ -124,17 +125,31 @@ impl Classes {
         }
     }
 
-    /// Relates the axes that a reshape merges into one, if all their classes hold `channels`.
-    /// Returns whether a relation is new.
-    fn join(&mut self, graph: &Graph, id: NodeId, channels: &HashSet<usize>) -> bool {
+    /// Relates the axes that a reshape merges into one, if all their classes hold `channels`, and
+    /// those into which it splits such an axis, unless they are known as `others`. Returns whether
+    /// a relation is new.
+    fn join(
+        &mut self,
+        graph: &Graph,
+        id: NodeId,
+        channels: &HashSet<usize>,
+        others: &HashSet<usize>,
+    ) -> bool {
         if graph.node(id).op != Op::Reshape {
             return false;
         }
         let (operand, mut is_new) = (graph.operands(id)[0], false);
         for (from, to) in parts(graph.shape(operand), graph.shape(id)) {
-            let [to] = to[..] else { continue };
-            if from.iter().all(|&axis| channels.contains(&self.class((operand, axis)))) {
-                from.into_iter().for_each(|axis| is_new |= self.unite((operand, axis), (id, to)));
+            let from: Vec<_> = from.into_iter().map(|axis| (operand, axis)).collect();
+            let to: Vec<_> = to.into_iter().map(|axis| (id, axis)).collect();
+            let is_of = |classes: &HashSet<usize>, axis| classes.contains(&self.class(axis));
+            let merges = to.len() == 1 && from.iter().all(|&axis| is_of(channels, axis));
+            let splits = from.len() == 1
+                && is_of(channels, from[0])
+                && !to.iter().any(|&axis| is_of(others, axis));
+            if merges || splits {
+                let (first, rest) = (from[0], from[1..].iter().chain(&to));
+                rest.for_each(|&axis| is_new |= self.unite(first, axis));
             }
         }
         is_new

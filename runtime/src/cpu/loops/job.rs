@@ -245,7 +245,8 @@ impl<'a> Job<'a> {
         let size = epilogue.dtype(*epilogue.results.first()?).size();
         let runs_at_once =
             epilogue.fused.is_some() || epilogue.row_length.is_some() || epilogue.is_accumulator();
-        let (bytes, range) = self.whole::<T>().filter(|_| size == size_of::<T>() && !runs_at_once)?;
+        let (bytes, range) =
+            self.whole::<T>().filter(|_| size == size_of::<T>() && !runs_at_once)?;
         Some(Waiting { bytes, start: range.start })
     }
 

@@ -42,7 +42,9 @@ pub use aggregate::{
     Best, NOWHERE, Segment, accumulate, accumulate_f32, accumulate_segments, best_of, best_of_rows,
     combine, dots, first_within, fold, fold_f32, fold_rows, take_each,
 };
-pub use gather::{add_moves, copy_short, gather_moved, gather_rows, gather_strided, gather_table};
+pub use gather::{
+    add_moves, copy_short, exchange, gather_moved, gather_rows, gather_strided, gather_table,
+};
 #[cfg(target_arch = "aarch64")]
 pub use level::Neon;
 #[cfg(target_arch = "x86_64")]

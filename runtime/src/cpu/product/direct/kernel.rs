@@ -5,9 +5,9 @@
 //! is the same for all of them. Each is a vector along `v`, or one number for all of `v`, or x one
 //! number for each group of columns. A vector of x alone may be of every second element.
 
+use crate::cpu::loops::fused::Finish;
 #[cfg(test)]
 use crate::cpu::vector::emulated::Emulated;
-use crate::cpu::loops::fused::Finish;
 use crate::cpu::vector::lanes::{Lanes, MOST_LANES};
 use crate::cpu::vector::level::{self, Level, level};
 use crate::cpu::vector::register::{Portable, Vector};

@@ -213,10 +213,9 @@ impl<'a> Tile<'a> {
         let Direct { form, group, x, .. } = self.direct;
         let Block { lines, rows, columns } = piece;
         let length = columns.len();
-        let of_x =
-            [columns.start, columns.end - 1].map(|column| self.x_at(lines.start, rows.start, column));
-        let spans =
-            [x.line * (lines.len() as i64 - 1), x.row * (rows.len() as i64 - 1)];
+        let of_x = [columns.start, columns.end - 1]
+            .map(|column| self.x_at(lines.start, rows.start, column));
+        let spans = [x.line * (lines.len() as i64 - 1), x.row * (rows.len() as i64 - 1)];
         assert_inside(self.x, of_x, spans, taps, 0);
         if self.direct.w.is_some() {
             let of_w = [columns.start, columns.end - 1].map(|column| self.w_at(column));

@@ -6,7 +6,8 @@
 
 use super::kernel::Layout;
 use super::window::{Frame, Window};
-use crate::cpu::vector::copy_short;
+use crate::cpu::vector::number::Bits;
+use crate::cpu::vector::{copy_short, exchange};
 use std::ops::Range;
 
 /// The destination of a panel's elements: `data[outer * outer_stride + k * k_stride]`. One of the
@@ -202,7 +203,7 @@ impl<'a, T> Gather<'a, T> {
     }
 }
 
-impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
+impl<T: Bits + Sync> Pack<T> for Gather<'_, T> {
     fn layout(&self) -> Layout {
         // The layout with the longer run of contiguous elements is better.
         let neighbours = |axis: &Axis| if axis.step(0) == 1 { axis.runs[0] } else { 1 };
@@ -232,6 +233,20 @@ impl<T: Copy + Default + Sync> Pack<T> for Gather<'_, T> {
                 let start = (base + offset) as usize;
                 copy_short(&self.data[start..start + length], &mut to[..length]);
             }
+            return;
+        }
+        let (start, count) = (other_range.start, other_range.len());
+        let is_even = (other.runs.get(start)).is_some_and(|&run| run as usize >= count);
+        if batch_axis.guards.is_empty()
+            && whole
+            && is_even
+            && count > 1
+            && inner_stride == count
+            && let Ok(step) = usize::try_from(other.step(start))
+        {
+            let from = self.base(batch) + inner.offsets[first] + other.offsets[start];
+            let panel = &mut panel.data[..length * count];
+            exchange(self.data, from as usize, step, count, panel);
             return;
         }
         let block = if inner_stride == 1 { length.max(1) } else { 32 };
