@@ -18,6 +18,7 @@ mod tile;
 use crate::cpu::loops::fused::FusedEpilogue;
 use crate::cpu::loops::job::{Job, parallel};
 use crate::cpu::loops::machine::Machine;
+use crate::cpu::memory::CACHES;
 use crate::cpu::threads::idle::Idle;
 use crate::cpu::threads::pool;
 use crate::cpu::vector::lanes::MOST_LANES;
@@ -32,8 +33,8 @@ use tile_compiler::native::{self, ACCUMULATOR, CHUNK, Form, NativeProgram, Space
 const LINE_SUMS: usize = 4 * CHUNK;
 /// The most places of several lines.
 const SUMS: usize = 16 * CHUNK;
-/// The most places of a block whose epilogue is applied to tiles.
-const FUSED_SUMS: usize = 64 * CHUNK;
+/// The most places of a block whose results, or sums, are stored to the output.
+const OUTPUT_SUMS: usize = 64 * CHUNK;
 /// The shortest piece of a row that is worth finishing by itself.
 const LEAST_PIECE: usize = 256;
 
@@ -169,12 +170,17 @@ impl Direct {
     /// Computes all places.
     pub fn run(&self, job: &Job) {
         let is_fused = self.finishes_tiles(job);
-        let [lines, rows, columns] = self.unit(is_fused);
+        let tracks_written = job.epilogue.given.iter().any(|(_, register)| *register == WRITTEN);
+        // Short pieces of rows are not worth finishing, so that their sums wait.
+        let waits = !is_fused && !tracks_written && self.most_columns() < LEAST_PIECE;
+        let waiting = if waits { job.waiting::<f32>() } else { None };
+        let is_in_output = is_fused || waiting.is_some();
+        let [lines, rows, columns] = self.unit(is_in_output);
         let counts =
             [self.lines.div_ceil(lines), self.rows.div_ceil(rows), self.length.div_ceil(columns)];
         let places = lines * rows * columns;
         let work = (self.taps.len() / 2 + 1 + job.epilogue.operations) * places;
-        let room = if is_fused { 0 } else { places };
+        let room = if is_in_output { 0 } else { places };
         let worker = || (job.finisher(), Tile::new(self, job, room), vec![0.0; room]);
         let units = self.planes * counts.iter().product::<usize>();
         parallel(0..units, work, worker, |(finisher, tile, sums), units| {
@@ -191,8 +197,15 @@ impl Direct {
                     columns: part(column, columns, self.length),
                 };
                 tile.locate(plane);
+                let all_places = job.program.places();
+                if let Some(waiting) = waiting {
+                    let out = waiting.start(0..all_places);
+                    tile.compute(&block, &Target::of_output(self, plane, out, all_places));
+                    continue;
+                }
                 if is_fused && let Some(epilogue) = FusedEpilogue::new(job, finisher) {
-                    let target = Target::of_output(self, plane, &epilogue, job.program.places());
+                    let mut target = Target::of_output(self, plane, epilogue.out, all_places);
+                    target.epilogue = Some(&epilogue);
                     tile.compute(&block, &target);
                     continue;
                 }
@@ -201,6 +214,21 @@ impl Direct {
                 self.finish(job, finisher, (plane, &block), sums, (!all).then_some(&tile.written));
             }
         });
+        if let Some(waiting) = waiting {
+            // SAFETY: the sums of all places wait, and all threads are done with them.
+            unsafe { job.complete_waiting::<f32>(waiting) };
+        }
+    }
+
+    /// Returns the most columns whose elements of w are in the nearest cache while the places of a
+    /// block are computed.
+    fn most_columns(&self) -> usize {
+        match &self.w {
+            Some(w) if w.along == 1 => {
+                (CACHES.first / 2 / size_of::<f32>() / self.taps.len().max(1)).max(4 * MOST_LANES)
+            }
+            _ => usize::MAX,
+        }
     }
 
     /// Returns whether the epilogue is applied to tiles in registers.
@@ -251,12 +279,16 @@ impl Direct {
     /// Returns the lines, rows and columns to compute before the epilogue finishes them. The pieces
     /// are long enough to be worth finishing, and have as many rows as possible: the ends of rows
     /// take longer than their middles. They have as many lines as leave work for all threads. If
-    /// the epilogue is applied to tiles, blocks consist of long pieces of many rows.
-    fn unit(&self, is_fused: bool) -> [usize; 3] {
-        let (line_sums, all_sums) =
-            if is_fused { (FUSED_SUMS, FUSED_SUMS) } else { (LINE_SUMS, SUMS) };
+    /// the epilogue is applied to tiles, or sums wait in the output, blocks have more rows, but no
+    /// more columns than elements of w are near.
+    fn unit(&self, is_in_output: bool) -> [usize; 3] {
+        let (line_sums, all_sums, most_columns) = if is_in_output {
+            (OUTPUT_SUMS, OUTPUT_SUMS, self.most_columns())
+        } else {
+            (LINE_SUMS, SUMS, CHUNK)
+        };
         let (lines, rows, length) = (self.lines.max(1), self.rows.max(1), self.length.max(1));
-        let piece = (line_sums / rows).clamp(LEAST_PIECE, CHUNK);
+        let piece = (line_sums / rows).clamp(LEAST_PIECE, CHUNK).min(most_columns);
         // Pieces consist of whole vectors, and of whole groups if these are short.
         let of_groups = MOST_LANES * self.group;
         let whole = if self.group == 1 || of_groups > CHUNK { 64 } else { of_groups };

@@ -35,7 +35,8 @@ pub struct Target<'a> {
     start: usize,
     line: usize,
     row: usize,
-    epilogue: Option<&'a FusedEpilogue<'a>>,
+    /// Applied to the sums before they are stored.
+    pub epilogue: Option<&'a FusedEpilogue<'a>>,
 }
 
 impl<'a> Target<'a> {
@@ -48,16 +49,11 @@ impl<'a> Target<'a> {
         Self { out: sums.as_mut_ptr(), length: sums.len(), start, line, row, epilogue: None }
     }
 
-    /// Stores the results of an epilogue to the output of a nest with this number of places.
-    pub fn of_output(
-        direct: &Direct,
-        plane: usize,
-        epilogue: &'a FusedEpilogue<'a>,
-        places: usize,
-    ) -> Self {
+    /// Stores sums to the output `out` of a nest with this number of places.
+    pub fn of_output(direct: &Direct, plane: usize, out: *mut f32, places: usize) -> Self {
         let (row, line) = (direct.length, direct.rows * direct.length);
         let start = plane * direct.lines * line;
-        Self { out: epilogue.out, length: places, start, line, row, epilogue: Some(epilogue) }
+        Self { out, length: places, start, line, row, epilogue: None }
     }
 
     /// Returns the position of a place of the plane.
