@@ -11,6 +11,7 @@ use crate::backends::Check;
 #[cfg(feature = "compile")]
 use crate::backends::Reference;
 use crate::backends::{Cpu, describe_cpu};
+use crate::cpu::chosen_threads;
 use crate::device_info::DeviceInfo;
 use crate::error::Error;
 #[cfg(feature = "wgpu")]
@@ -38,7 +39,9 @@ use crate::wgpu::{self, Gpu, WgpuBackend};
 pub struct Device(pub(crate) Arc<dyn Backend>);
 
 impl Device {
-    /// Returns this processor.
+    /// Returns this processor. It works with as many threads as this process may run at once, or
+    /// with `TILE_THREADS`, an environment variable that is read at the first run. Results do not
+    /// depend on their number.
     pub fn cpu() -> Device {
         Device::of(Cpu { exact: false })
     }
@@ -97,7 +100,7 @@ impl Device {
     /// The async form of [`Device::best`], for platforms that cannot block, such as browsers.
     pub async fn request_best() -> Result<Device, Error> {
         match open(None).await {
-            Err(Error::NoDevice { .. }) => Ok(Device::cpu()),
+            Err(Error::NoDevice { .. }) => chosen_cpu(),
             opened => opened,
         }
     }
@@ -105,7 +108,7 @@ impl Device {
     /// The async form of [`Device::named`], for platforms that cannot block, such as browsers.
     pub async fn request(name: &str) -> Result<Device, Error> {
         match name {
-            "cpu" => Ok(Device::cpu()),
+            "cpu" => chosen_cpu(),
             #[cfg(feature = "compile")]
             "reference" => Ok(Device::reference()),
             #[cfg(not(feature = "compile"))]
@@ -176,6 +179,14 @@ impl Device {
     /// Returns the profile that the compiler uses.
     pub fn profile(&self) -> Profile {
         self.0.profile()
+    }
+}
+
+/// Returns the cpu device, with the threads that the user chose.
+fn chosen_cpu() -> Result<Device, Error> {
+    match chosen_threads() {
+        Ok(_) => Ok(Device::cpu()),
+        Err(reason) => Err(Error::NoDevice { name: "cpu".into(), reason }),
     }
 }
 

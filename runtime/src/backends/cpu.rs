@@ -8,7 +8,7 @@ use tile_compiler::profile::Profile;
 use super::host::{Engine, HostExecutable};
 use crate::backend::{Backend, Executable, Pending, ready};
 use crate::cpu::profile::profile;
-use crate::cpu::{PreparedSteps, needs};
+use crate::cpu::{PreparedSteps, needs, threads};
 use crate::device_info::DeviceInfo;
 use crate::error::Error;
 use crate::host::{Block, Memory, RunMemory};
@@ -107,14 +107,14 @@ impl Engine for PreparedSteps {
 
 /// Describes this processor for users.
 pub fn describe() -> DeviceInfo {
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = threads();
     let model =
         system("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into());
     let memory = system("/proc/meminfo", "MemTotal")
         .and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok());
     DeviceInfo {
         name: "cpu".into(),
-        adapter: format!("{model}, {threads} threads"),
+        adapter: format!("{model}, {threads} thread{}", if threads == 1 { "" } else { "s" }),
         backend: "native".into(),
         kind: "processor",
         memory: memory.map(|kilobytes| kilobytes * 1024),

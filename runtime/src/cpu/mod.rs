@@ -52,6 +52,7 @@ use memory::{Operands, Outputs};
 pub use prepared::{Packed, Prepared, RunError, run};
 pub use product::gemm;
 pub(crate) use steps::PreparedSteps;
+pub(crate) use threads::count::{chosen as chosen_threads, threads};
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "nests run on memory of the tests")]

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use super::threads::count::threads;
 use super::vector::level::{self, Level, level};
 #[cfg(target_arch = "aarch64")]
 use super::vector::register::F32x4;
@@ -44,10 +45,6 @@ pub fn bandwidth() -> f64 {
     });
     black_box(a);
     (3 * size_of::<f32>() * ELEMENTS) as f64 / fastest
-}
-
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
 /// Returns the seconds of the fastest of [`RUNS`] runs. In each run, every part is processed by its

@@ -1,8 +1,9 @@
 //! The threads that share the work of a nest.
 //!
-//! [`pool`] runs a job's tasks on all of them, and [`idle`] passes the state that a task needs on
+//! [`count`] says how many there are, [`pool`] runs a job's tasks on all of them, and [`idle`] passes the state that a task needs on
 //! to the next task, whichever thread runs it.
 
+pub mod count;
 pub mod idle;
 #[expect(unsafe_code, reason = "workers call a task that lives on another thread's stack")]
 pub mod pool;

@@ -86,8 +86,7 @@ pub fn threads() -> usize {
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     static WORKERS: OnceLock<()> = OnceLock::new();
-    let pool =
-        POOL.get_or_init(|| Pool::new(std::thread::available_parallelism().map_or(1, |n| n.get())));
+    let pool = POOL.get_or_init(|| Pool::new(super::count::threads()));
     WORKERS.get_or_init(|| {
         for number in 1..pool.threads {
             let name = format!("tile-{number}");
