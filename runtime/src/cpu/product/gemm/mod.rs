@@ -21,6 +21,7 @@
 //! order within a block, then block by block, so that the result does not depend on the number of
 //! threads.
 
+mod balance;
 mod kernel;
 mod pack;
 mod packed;
@@ -28,6 +29,7 @@ mod quads;
 mod task;
 mod window;
 
+use balance::{Blocks, balanced, dwindling};
 pub use kernel::{Element, Layout};
 pub(super) use kernel::{Kernels, Run, Strided};
 pub use pack::{Axis, Gather, Pack, Panel, Places, View};
@@ -39,7 +41,6 @@ use crate::cpu::memory::{Shared, bytes, scratch};
 use crate::cpu::threads::pool;
 use bytemuck::Pod;
 use packed::pack;
-use smallvec::SmallVec;
 use std::ops::Range;
 use task::{Panels, Task};
 use tile_compiler::native::ProductBlocks;
@@ -312,25 +313,6 @@ pub fn product<T: Element>(
     }
 }
 
-/// Ranges of panels, one a task. Up to 16 need no allocation.
-type Blocks = SmallVec<[Range<usize>; 16]>;
-
-/// Divides `0..all` into blocks of at most `most`. In each thread's part the blocks get smaller, so
-/// that threads that are not equally fast end together.
-fn dwindling(all: usize, most: usize, threads: usize) -> Blocks {
-    let part = |thread: usize| {
-        let mut rest = all * thread / threads..all * (thread + 1) / threads;
-        let block = move || {
-            let size = rest.len().div_ceil(2).max(2).min(most).min(rest.len());
-            let block = rest.start..rest.start + size;
-            rest.start = block.end;
-            (!block.is_empty()).then_some(block)
-        };
-        std::iter::from_fn(block)
-    };
-    (0..threads).flat_map(part).collect()
-}
-
 /// The product of one batch.
 struct BatchProduct<'a, T: Element, A, B, S> {
     size: Size,
@@ -441,6 +423,10 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
                     .min(panels);
             }
         }
+        let (row_tasks, task_columns) = match window {
+            None => balanced(self.threads, [panels, column_panels], [row_tasks, column_tasks]),
+            Some(_) => (row_tasks, column_panels.div_ceil(column_tasks)),
+        };
         // Ranges of panels.
         let blocks: Blocks = match window {
             Some(window) => {
@@ -454,7 +440,7 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
                 .map(|i| panels * i / row_tasks..panels * (i + 1) / row_tasks)
                 .collect(),
         };
-        let task_columns = column_panels.div_ceil(column_tasks) * self.kernels.columns();
+        let task_columns = task_columns * self.kernels.columns();
         let column_tasks = columns.len().div_ceil(task_columns);
         let run = |task: usize| {
             let (block, j) = (&blocks[task / column_tasks], task % column_tasks);

@@ -17,6 +17,8 @@ const SHARED_BYTES: usize = 8 << 20;
 const FILTERS: usize = 128;
 /// The most terms of a sum that pass at once: that many channels of a panel of tiles stay in L1.
 const TERMS: usize = 512;
+/// About the tasks for each thread, where tiles are divided: threads are not equally fast.
+const TASKS: usize = 3;
 /// The elements of padding between points, so that those of a tile do not displace each other from
 /// the caches.
 const APART: usize = 16;
@@ -68,10 +70,21 @@ impl Winograd {
                 let v = unsafe { shared.slice(0..size.elements(points)) };
                 let panels = filters.div_ceil(width);
                 let groups = panels.div_ceil(FILTERS / width).next_multiple_of(threads).min(panels);
-                pool::run(groups, |group| {
+                // If there are too few groups of filters for all threads, tiles are divided, too.
+                let height = self.kernels.rows;
+                let strips = some.len().div_ceil(height);
+                let parts = match groups.is_multiple_of(threads) {
+                    true => 1,
+                    false => (TASKS * threads).div_ceil(groups).min(strips),
+                };
+                pool::run(groups * parts, |task| {
+                    let (group, part) = (task / parts, task % parts);
                     let first = panels * group / groups * width;
                     let end = filters.min(panels * (group + 1) / groups * width);
-                    self.finish(job, some.clone(), &size, v, kernel, first..end);
+                    let start = strips * part / parts * height;
+                    let last = some.len().min(strips * (part + 1) / parts * height);
+                    let tiles = some.start + start..some.start + last;
+                    self.finish(job, tiles, &size, &v[start * size.tile..], kernel, first..end);
                 });
             });
         }
