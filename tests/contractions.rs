@@ -137,6 +137,49 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(300))]
+
+    /// Products whose batch lies within the rows of the result, as the heads of attention do, with
+    /// epilogues of any form, some of which wait until all sums are made.
+    #[test]
+    fn products_of_heads(
+        [rows, heads, columns, terms] in [0..70usize, 1..9usize, 1..40usize, 1..40usize],
+        result in prop_oneof![
+            Just("P"), Just("max(P + B, 0)"), Just("min(max((P + B) * B + R, 1), 9)"),
+            Just("P > B ? P - R : R * P"), Just("as_int(P, 32) / 2"),
+            Just("index([T, H, D], 0) > 1 ? P * P : R"),
+        ],
+        others in prop_oneof![Just(""), Just("Z = P > 3;"), Just("Z[t: T] = +(P[t, h, d]);")],
+        transposed: bool,
+        dtype in prop_oneof![4 => Just(DType::F32), 1 => Just(DType::F64), 1 => Just(DType::I32)],
+    ) {
+        let outputs = if others.is_empty() { "Y" } else { "Y, Z" };
+        let w = if transposed { "W[h, d, k]" } else { "W[h, k, d]" };
+        let source = format!(
+            "function f(X[T, H, K], W, B[D], R[T, H, D]) -> ({outputs}) {{
+                P[t, h, d: T, H, D] = +(X[t, h, k] * {w}); Y = {result}; {others}
+            }}"
+        );
+        let model = Model::compile(&source).unwrap();
+        let tensor = |shape: &[usize], by: i64| whole(dtype, shape, |i| i * by % 9 - 4);
+        let of_w = if transposed { [heads, columns, terms] } else { [heads, terms, columns] };
+        let (x, w) = (tensor(&[rows, heads, terms], 5), tensor(&of_w, 7));
+        let (b, r) = (tensor(&[columns], 11), tensor(&[rows, heads, columns], 13));
+        let inputs = [("X", &x), ("W", &w), ("B", &b), ("R", &r)];
+        let run = |device: &Device| -> Result<Vec<Vec<f64>>, Error> {
+            let mut builder = model.on(device);
+            for (name, value) in inputs {
+                builder = builder.input(name, value.ty().clone());
+            }
+            let outputs = builder.build()?.run(inputs)?;
+            Ok(outputs.into_iter().map(|(_, output)| output.to_f64s()).collect())
+        };
+        // Sums of small integers are exact.
+        prop_assert_eq!(run(&Device::cpu()).unwrap(), run(&Device::reference()).unwrap(), "{}", source);
+    }
+}
+
 #[test]
 fn rows_of_any_length_are_scattered() {
     let kinds = [(DType::F32, '+'), (DType::I32, '+'), (DType::U8, '>'), (DType::F64, '<')];

@@ -138,7 +138,7 @@ proptest! {
     fn depthwise(
         [lines, rows] in [window(), window()],
         images in 1..3usize,
-        channels in prop_oneof![1..40usize, 60..70usize, Just(300)],
+        channels in prop_oneof![1..40usize, 60..70usize, 126..146usize, Just(300)],
         channels_last: bool,
         result in prop_oneof![
             Just("S"), Just("max(S + B, 0)"), Just("min(max((S + B) * B + R, 1), 9)"),

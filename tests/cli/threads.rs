@@ -57,7 +57,7 @@ fn a_number_of_threads_that_is_none_is_refused() {
         let softmax = ["run", "examples/softmax.tile", "--shape", "X=2x3", "--random", "1"];
         let run = tilec_with(&[("TILE_THREADS", threads)], softmax);
         let expected = format!(
-            "there is no device `cpu`: TILE_THREADS is `{threads}`, but must be a number from 1 to 1024"
+            "there is no device `cpu`: expected a number of threads from 1 to 1024 in TILE_THREADS, found `{threads}`"
         );
         assert_eq!(run.code, 1, "{}", run.err);
         assert!(run.err.contains(&expected), "{}", run.err);

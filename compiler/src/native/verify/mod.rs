@@ -285,13 +285,16 @@ impl Walk<'_> {
         ensure(tape.longest_chain.is_none_or(is_chain), || {
             "prefetches in a step that is no chain".into()
         })?;
+        ensure(tape.fused.is_none() || tape.results.len() == 1, || {
+            "a fused epilogue of several results".into()
+        })?;
         for term in tape.fused.iter().flat_map(|fused| fused.terms).flatten() {
             let fits = match term {
                 Term::Kept { register, period } => {
                     let bytes = tape.longest.saturating_add(if period == 1 { 0 } else { period });
-                    tape.registers
-                        .get(register)
-                        .is_some_and(|has| *has >= bytes.saturating_mul(size_of::<f32>()))
+                    let has = tape.registers.get(register);
+                    period > 0
+                        && has.is_some_and(|has| *has >= bytes.saturating_mul(size_of::<f32>()))
                 }
                 Term::AtPlace(operand) => {
                     self.operands.get(operand).is_some_and(|ty| ty.dtype == DType::F32)

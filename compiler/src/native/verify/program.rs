@@ -137,8 +137,11 @@ impl NativeProgram {
         let mut axes: Vec<usize> =
             [batch, rows, columns, terms].into_iter().flatten().copied().collect();
         self.axes(&axes)?;
-        let free = self.points(batch) * self.points(rows) * self.points(columns);
-        ensure(free == self.places(), || "a product of other places".into())?;
+        let places = self.epilogue.space.axes();
+        let of_places: Vec<usize> = [batch, rows, columns].into_iter().flatten().copied().collect();
+        let is_whole = of_places.iter().all(|axis| places.contains(axis))
+            && places.clone().all(|axis| self.extents[axis] == 1 || of_places.contains(&axis));
+        ensure(is_whole, || "a product of other places".into())?;
         axes.sort_unstable();
         ensure(axes.windows(2).all(|pair| pair[0] != pair[1]), || "an axis has two roles".into())?;
         let terms = 1..=PANEL_ROW_BYTES / dtype.size();
@@ -192,9 +195,14 @@ impl NativeProgram {
         self.space(&direct.taps)?;
         let factors = || [&direct.x].into_iter().chain(&direct.w);
         factors().try_for_each(|address| self.address(address, DType::F32))?;
-        let most = if direct.w.is_none() { 2 } else { 1 };
-        let contiguous =
-            factors().all(|address| (0..=most).contains(&address.offset.coefficient(last)));
+        let along = |address: &Address| address.offset.coefficient(last);
+        let contiguous = matches!(
+            (direct.form, along(&direct.x), direct.w.as_ref().map(along)),
+            (Form::Products, 1, Some(1))
+                | (Form::ByNumber, 1, Some(0))
+                | (Form::OfNumber | Form::OfGroups, 0, Some(1))
+                | (Form::Sum | Form::Max | Form::Min, 1 | 2, None)
+        );
         let is_one = direct.form != Form::OfGroups
             || direct.w.as_ref().is_some_and(|w| {
                 w.offset.coefficient(columns) == self.extents[last] as i64

@@ -32,7 +32,8 @@ impl Classes {
             .values()
             .filter(|product| product.has_window)
             .for_each(|product| classes.learn(product));
-        // Conclusions from one product, or axes joined by a reshape, may determine others.
+        // Conclusions from one product, or axes that a reshape relates, may determine others. What
+        // a reshape splits is related last, one at a time, when all other axes are known.
         loop {
             let (channels, others) = (classes.of(&classes.channels), classes.of(&classes.others));
             let is_new = |product: &&WeightProduct| {
@@ -41,9 +42,11 @@ impl Classes {
                     && product.channels.iter().any(|&axis| !channels.contains(&classes.class(axis)))
             };
             let found: Vec<&WeightProduct> = products.values().filter(is_new).collect();
-            let joined =
-                order.iter().filter(|id| classes.join(graph, **id, &channels, &others)).count();
-            if found.is_empty() && joined == 0 {
+            let merged = order.iter().filter(|id| classes.merge(graph, **id, &channels)).count();
+            if found.is_empty()
+                && merged == 0
+                && !order.iter().any(|id| classes.split(graph, *id, &channels, &others))
+            {
                 return classes;
             }
             found.into_iter().for_each(|product| classes.learn(product));
@@ -125,31 +128,34 @@ impl Classes {
         }
     }
 
-    /// Relates the axes that a reshape merges into one, if all their classes hold `channels`, and
-    /// those into which it splits such an axis, unless they are known as `others`. Returns whether
-    /// a relation is new.
-    fn join(
+    /// Relates the axes that a reshape merges into one, if all their classes hold `channels`.
+    /// Returns whether a relation is new.
+    fn merge(&mut self, graph: &Graph, id: NodeId, channels: &HashSet<usize>) -> bool {
+        let mut is_new = false;
+        for [from, to] in reshaped(graph, id) {
+            let [to] = to[..] else { continue };
+            if from.iter().all(|&axis| channels.contains(&self.class(axis))) {
+                from.into_iter().for_each(|axis| is_new |= self.unite(axis, to));
+            }
+        }
+        is_new
+    }
+
+    /// Relates an axis of channels to those into which a reshape splits it, if none of these is
+    /// known to hold something else. Returns whether a relation is new.
+    fn split(
         &mut self,
         graph: &Graph,
         id: NodeId,
         channels: &HashSet<usize>,
         others: &HashSet<usize>,
     ) -> bool {
-        if graph.node(id).op != Op::Reshape {
-            return false;
-        }
-        let (operand, mut is_new) = (graph.operands(id)[0], false);
-        for (from, to) in parts(graph.shape(operand), graph.shape(id)) {
-            let from: Vec<_> = from.into_iter().map(|axis| (operand, axis)).collect();
-            let to: Vec<_> = to.into_iter().map(|axis| (id, axis)).collect();
-            let is_of = |classes: &HashSet<usize>, axis| classes.contains(&self.class(axis));
-            let merges = to.len() == 1 && from.iter().all(|&axis| is_of(channels, axis));
-            let splits = from.len() == 1
-                && is_of(channels, from[0])
-                && !to.iter().any(|&axis| is_of(others, axis));
-            if merges || splits {
-                let (first, rest) = (from[0], from[1..].iter().chain(&to));
-                rest.for_each(|&axis| is_new |= self.unite(first, axis));
+        let mut is_new = false;
+        for [from, to] in reshaped(graph, id) {
+            let [from] = from[..] else { continue };
+            let is_other = |axis: &(NodeId, usize)| others.contains(&self.class(*axis));
+            if channels.contains(&self.class(from)) && !to.iter().any(is_other) {
+                to.into_iter().for_each(|axis| is_new |= self.unite(from, axis));
             }
         }
         is_new
@@ -193,6 +199,17 @@ impl Classes {
         let moved = order.iter().filter(|id| !stays(**id)).filter_map(|id| in_order(*id)).collect();
         [moved, read.filter_map(|product| in_order(product.tensor)).collect()]
     }
+}
+
+/// Returns the parts of a reshape, as axes of the operand and of the node. Other nodes have none.
+fn reshaped(graph: &Graph, id: NodeId) -> Vec<[Vec<(NodeId, usize)>; 2]> {
+    if graph.node(id).op != Op::Reshape {
+        return Vec::new();
+    }
+    let operand = graph.operands(id)[0];
+    let of = |node: NodeId, axes: Vec<usize>| axes.into_iter().map(|axis| (node, axis)).collect();
+    let parts = parts(graph.shape(operand), graph.shape(id)).into_iter();
+    parts.map(|(from, to)| [of(operand, from), of(id, to)]).collect()
 }
 
 /// Splits a reshape into its smallest independent parts: pairs of lists of axes with equal numbers

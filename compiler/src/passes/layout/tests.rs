@@ -67,6 +67,23 @@ graph g(%0) -> (Y = %6)
     ");
 }
 
+/// As where a group normalisation lies beside a residual: `%5` has channels and places in one axis.
+#[test]
+fn a_reshape_that_flattens_images_relates_no_axes() {
+    insta::assert_snapshot!(after(&[layout], "\
+graph g(%0) -> (Y = %8)
+%0 = input X : f32[1, 3, 9, 8]
+%1 = weight K : f32[6, 3, 3, 3]
+%2 = weight L : f32[6, 6, 3, 3]
+%3 = contract sum [n, f, y, x] (n: 0..1, f: 0..6, y: 0..7, x: 0..6, c: 0..3, i: 0..3, j: 0..3) { v0 = %0[n, c, y + i, x + j]; v1 = %1[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 6, 7, 6]
+%4 = reshape %3 : f32[1, 252]
+%5 = exp %4 : f32[1, 252]
+%6 = reshape %5 : f32[1, 6, 7, 6]
+%7 = add %3 %6 : f32[1, 6, 7, 6]
+%8 = contract sum [n, f] (n: 0..1, f: 0..6, y: 0..5, x: 0..4, c: 0..6, i: 0..3, j: 0..3) { v0 = %7[n, c, y + i, x + j]; v1 = %2[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 6]
+"), @"");
+}
+
 #[test]
 fn outputs_that_a_transposed_convolution_interleaves_are_copies() {
     insta::assert_snapshot!(after(&[layout], "\

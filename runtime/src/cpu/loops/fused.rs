@@ -50,7 +50,7 @@ impl<'a> FusedEpilogue<'a> {
         fused.terms.iter().flatten().all(|term| match *term {
             native::Term::Kept { register, period } => {
                 let room = job.epilogue.registers[register] / size_of::<f32>();
-                step.is_multiple_of(period) && room >= period + columns
+                step.is_multiple_of(period) && room + 1 >= period + columns
             }
             native::Term::AtPlace(operand) => {
                 let operand = &job.launch.operands[operand];
@@ -97,7 +97,7 @@ impl<'a> FusedEpilogue<'a> {
     }
 
     /// Stores the results of a tile of rows × columns, from its sums. The first is at a place, and
-    /// rows are `step` places apart, after which the epilogue repeats. There may also be one row alone.
+    /// rows are `step` places apart, after which the epilogue repeats. With one row, `step` is ignored.
     ///
     /// # Safety
     /// - The sums must be readable for the tile.
@@ -177,9 +177,9 @@ impl Finish {
         }
     }
 
-    /// Applies the epilogue to the sums of T rows × U vectors, from a column of the tile on, or of
-    /// one that begins so many places later, in whole rows. Of vectors that have only a part, the
-    /// first elements count.
+    /// Applies the epilogue to the sums of T rows × U vectors. They are `column` columns and `after`
+    /// places, in whole rows, after the tile's start; operands that repeat in each row move by the
+    /// columns alone. Of a vector with only a part, the first elements count.
     ///
     /// # Safety
     /// - The elements of each term must be readable there.

@@ -238,8 +238,8 @@ impl<'a> Job<'a> {
     }
 
     /// Returns memory where the accumulated values of all places may wait for the epilogue: the
-    /// first output, if its elements are as large as a `T`. `None` if the epilogue better runs at
-    /// once: it has the fused form, or none, or needs whole rows.
+    /// first output, if its elements are as large as a `T`. `None` if the epilogue should run at
+    /// once: it has the fused form, changes nothing, or needs whole rows.
     pub fn waiting<T>(&self) -> Option<Waiting<'a>> {
         let epilogue = self.epilogue;
         let size = epilogue.dtype(*epilogue.results.first()?).size();

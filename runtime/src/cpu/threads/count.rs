@@ -17,14 +17,16 @@ pub fn chosen() -> Result<usize, String> {
             let number = value.to_str().and_then(|value| value.parse().ok());
             number.filter(|number| (1..=MOST).contains(number)).ok_or_else(|| {
                 let value = value.to_string_lossy();
-                format!("{VARIABLE} is `{value}`, but must be a number from 1 to {MOST}")
+                format!(
+                    "expected a number of threads from 1 to {MOST} in {VARIABLE}, found `{value}`"
+                )
             })
         }
         _ => Ok(available_parallelism().map_or(1, |n| n.get())),
     }
 }
 
-/// Returns the number of threads, without regard to a variable that is none.
+/// Returns the number of threads, and ignores an invalid variable.
 pub fn threads() -> usize {
     chosen().unwrap_or_else(|_| available_parallelism().map_or(1, |n| n.get()))
 }

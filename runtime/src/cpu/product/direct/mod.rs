@@ -35,6 +35,8 @@ const LINE_SUMS: usize = 4 * CHUNK;
 const SUMS: usize = 16 * CHUNK;
 /// The most places of a block whose results, or sums, are stored to the output.
 const OUTPUT_SUMS: usize = 64 * CHUNK;
+/// The columns of the widest kernels. Longer pieces of rows have a multiple of these.
+const WHOLE: usize = 4 * MOST_LANES;
 /// The shortest piece of a row that is worth finishing by itself.
 const LEAST_PIECE: usize = 256;
 
@@ -176,10 +178,14 @@ impl Direct {
         let waiting = if waits { job.waiting::<f32>() } else { None };
         let is_in_output = is_fused || waiting.is_some();
         let [lines, rows, columns] = self.unit(is_in_output);
-        let counts =
-            [self.lines.div_ceil(lines), self.rows.div_ceil(rows), self.length.div_ceil(columns)];
-        let places = lines * rows * columns;
-        let work = (self.taps.len() / 2 + 1 + job.epilogue.operations) * places;
+        // The last piece of a row has at least a vector: its columns are computed by the kernels of
+        // the whole row, so that results do not depend on where a row is divided.
+        let rest = if self.length % columns < MOST_LANES { self.length % columns } else { 0 };
+        let pieces = self.length.div_ceil(columns) - usize::from(rest > 0 && self.length > columns);
+        let counts = [self.lines.div_ceil(lines), self.rows.div_ceil(rows), pieces];
+        let places = lines * rows * (columns + rest).min(self.length);
+        let operations = if waiting.is_some() { 0 } else { job.epilogue.operations };
+        let work = (self.taps.len() / 2 + 1 + operations) * places;
         let room = if is_in_output { 0 } else { places };
         let worker = || (job.finisher(), Tile::new(self, job, room), vec![0.0; room]);
         let units = self.planes * counts.iter().product::<usize>();
@@ -194,7 +200,11 @@ impl Direct {
                 let block = Block {
                     lines: part(line, lines, self.lines),
                     rows: part(row, rows, self.rows),
-                    columns: part(column, columns, self.length),
+                    columns: column * columns..if column + 1 < pieces {
+                        (column + 1) * columns
+                    } else {
+                        self.length
+                    },
                 };
                 tile.locate(plane);
                 let all_places = job.program.places();
@@ -225,7 +235,8 @@ impl Direct {
     fn most_columns(&self) -> usize {
         match &self.w {
             Some(w) if w.along == 1 => {
-                (CACHES.first / 2 / size_of::<f32>() / self.taps.len().max(1)).max(4 * MOST_LANES)
+                let most = CACHES.first / 2 / size_of::<f32>() / self.taps.len().max(1);
+                (most / WHOLE * WHOLE).max(WHOLE)
             }
             _ => usize::MAX,
         }
@@ -233,9 +244,7 @@ impl Direct {
 
     /// Returns whether the epilogue is applied to tiles in registers.
     fn finishes_tiles(&self, job: &Job) -> bool {
-        /// The most elements of a kernel's row.
-        const MOST_COLUMNS: usize = 4 * MOST_LANES;
-        FusedEpilogue::suits(job, self.length, MOST_COLUMNS)
+        FusedEpilogue::suits(job, self.length, WHOLE)
     }
 
     /// Finishes the places of a block. `written` says at which any tap counted, if not at all.
@@ -291,7 +300,7 @@ impl Direct {
         let piece = (line_sums / rows).clamp(LEAST_PIECE, CHUNK).min(most_columns);
         // Pieces consist of whole vectors, and of whole groups if these are short.
         let of_groups = MOST_LANES * self.group;
-        let whole = if self.group == 1 || of_groups > CHUNK { 64 } else { of_groups };
+        let whole = if self.group == 1 || of_groups > CHUNK { WHOLE } else { of_groups };
         let piece = length.div_ceil(length.div_ceil(piece)).next_multiple_of(whole);
         let piece = piece.min(CHUNK / whole * whole).min(length);
         let some_rows = (line_sums / piece).clamp(1, rows);

@@ -31,7 +31,7 @@ pub fn vectors_at_once(kernels: &Kernels, columns: usize, most: usize) -> usize 
     (1 << (columns / kernels.lanes).max(1).ilog2()).min(most)
 }
 
-/// What the tiles of a strip have in common.
+/// The parameters that the tiles of a strip share.
 pub struct Strip<'a> {
     pub kernels: &'a Kernels,
     pub form: Form,

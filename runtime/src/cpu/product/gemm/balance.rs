@@ -22,31 +22,33 @@ pub fn dwindling(all: usize, most: usize, threads: usize) -> Blocks {
     (0..threads).flat_map(part).collect()
 }
 
-/// Returns the tasks along the rows, and the panels of columns of a task, of a product with these
-/// `panels` of rows and of columns. They are the `given` numbers of tasks along both, unless many
-/// threads would wait long for the last tasks, and others leave them more to do.
-pub fn balanced(threads: usize, panels: [usize; 2], given: [usize; 2]) -> (usize, usize) {
+/// Returns a division of few rows among many threads: the number of parts of the panels of rows,
+/// and the panels of columns of a task, at most `most`. `None` if parts of the columns alone,
+/// `width` panels each, leave the threads about as much to do, or if there are at most two threads.
+pub fn balanced(
+    threads: usize,
+    panels: [usize; 2],
+    [width, most_width]: [usize; 2],
+) -> Option<(usize, usize)> {
     /// The factor by which the time must fall.
     const GAIN: f64 = 1.15;
-    /// The most tasks along the rows that are tried.
-    const MOST_TASKS: usize = 64;
     let [of_rows, of_columns] = panels;
     // The panels that the busiest thread multiplies.
-    let most = |&(row_tasks, width): &(usize, usize)| {
-        let tasks = row_tasks * of_columns.div_ceil(width);
-        tasks.div_ceil(threads) * of_rows.div_ceil(row_tasks) * width
+    let most = |&(parts, width): &(usize, usize)| {
+        let tasks = parts * of_columns.div_ceil(width);
+        tasks.div_ceil(threads) * of_rows.div_ceil(parts) * width
     };
-    let [row_tasks, column_tasks] = given;
-    let given = (row_tasks, of_columns.div_ceil(column_tasks));
-    let gains = |least: usize| least as f64 * GAIN < most(&given) as f64;
+    let gains = |least: usize| least as f64 * GAIN < most(&(1, width)) as f64;
     if threads <= 2 || !gains((of_rows * of_columns).div_ceil(threads)) {
-        return given;
+        return None;
     }
-    let others = (1..=of_rows.min(4 * row_tasks).min(MOST_TASKS))
-        .flat_map(|row_tasks| (1..=given.1).map(move |width| (row_tasks, width)));
-    // Of equal ones, that with the fewest tasks, which read the operands least often.
-    let best = others.min_by_key(|other| (most(other), other.0 * of_columns.div_ceil(other.1)));
-    best.filter(|best| gains(most(best))).unwrap_or(given)
+    let all = (1..=of_rows).flat_map(|parts| (1..=most_width).map(move |width| (parts, width)));
+    // How often all tasks read a panel.
+    let reads = |&(parts, width): &(usize, usize)| {
+        of_rows * of_columns.div_ceil(width) + of_columns * parts
+    };
+    all.min_by_key(|division| (most(division), reads(division)))
+        .filter(|division| gains(most(division)))
 }
 
 #[cfg(test)]
@@ -54,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_for_many_threads() {
+    fn few_rows_for_many_threads() {
         // 50 x 768 columns on 16 threads: with 2 panels of columns each, 4 threads would be idle.
-        assert_eq!(balanced(16, [4, 24], [1, 16]), (2, 3));
+        assert_eq!(balanced(16, [4, 24], [2, 16]), Some((2, 3)));
         // On two threads, and where all have as much to do, nothing changes.
-        assert_eq!(balanced(2, [4, 24], [1, 2]), (1, 12));
-        assert_eq!(balanced(16, [64, 32], [1, 16]), (1, 2));
+        assert_eq!(balanced(2, [4, 24], [12, 16]), None);
+        assert_eq!(balanced(16, [4, 32], [2, 16]), None);
         // A single panel cannot be divided.
-        assert_eq!(balanced(16, [1, 1], [1, 1]), (1, 1));
+        assert_eq!(balanced(16, [1, 1], [1, 16]), None);
     }
 }

@@ -423,10 +423,15 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
                     .min(panels);
             }
         }
-        let (row_tasks, task_columns) = match window {
-            None => balanced(self.threads, [panels, column_panels], [row_tasks, column_tasks]),
-            Some(_) => (row_tasks, column_panels.div_ceil(column_tasks)),
+        let width = column_panels.div_ceil(column_tasks);
+        let most = (TASK_COLUMNS / self.kernels.columns()).max(width);
+        let balance = match window {
+            None if row_tasks == 1 => {
+                balanced(self.threads, [panels, column_panels], [width, most])
+            }
+            _ => None,
         };
+        let (parts, width) = balance.unwrap_or((row_tasks, width));
         // Ranges of panels.
         let blocks: Blocks = match window {
             Some(window) => {
@@ -436,11 +441,9 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
             None if self.threads > 1 && row_tasks > 1 => {
                 dwindling(panels, panels.div_ceil(row_tasks), self.threads)
             }
-            None => (0..row_tasks)
-                .map(|i| panels * i / row_tasks..panels * (i + 1) / row_tasks)
-                .collect(),
+            None => (0..parts).map(|i| panels * i / parts..panels * (i + 1) / parts).collect(),
         };
-        let task_columns = task_columns * self.kernels.columns();
+        let task_columns = width * self.kernels.columns();
         let column_tasks = columns.len().div_ceil(task_columns);
         let run = |task: usize| {
             let (block, j) = (&blocks[task / column_tasks], task % column_tasks);

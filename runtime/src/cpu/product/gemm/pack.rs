@@ -7,7 +7,7 @@
 use super::kernel::Layout;
 use super::window::{Frame, Window};
 use crate::cpu::vector::number::Bits;
-use crate::cpu::vector::{copy_short, exchange};
+use crate::cpu::vector::{self, copy_short};
 use std::ops::Range;
 
 /// The destination of a panel's elements: `data[outer * outer_stride + k * k_stride]`. One of the
@@ -197,6 +197,30 @@ impl<'a, T> Gather<'a, T> {
         Self { data, shift: shifts[0] - first as isize, guard_shifts: shifts.split_off(1), places }
     }
 
+    /// Writes the elements of `inner`, which are contiguous, one line for each, with those of
+    /// `other` side by side. Returns false, having written nothing, if these are not evenly spaced.
+    fn exchange(
+        &self,
+        batch: usize,
+        (inner, lines): (&Axis, Range<usize>),
+        (other, range): (&Axis, Range<usize>),
+        to: &mut [T],
+    ) -> bool
+    where
+        T: Bits,
+    {
+        let count = range.len();
+        let is_even = other.runs.get(range.start).is_some_and(|&run| run as usize >= count);
+        let Ok(step) = usize::try_from(other.step(range.start)) else { return false };
+        if count < 2 || !is_even {
+            return false;
+        }
+        let from = self.base(batch) + inner.offsets[lines.start] + other.offsets[range.start];
+        let to = &mut to[..lines.len() * count];
+        vector::exchange(self.data, from as usize, step, count, to);
+        true
+    }
+
     /// Returns the index in `data` that the axes' offsets are added to.
     fn base(&self, batch: usize) -> isize {
         self.places.batch.offsets[batch] + self.shift
@@ -235,18 +259,16 @@ impl<T: Bits + Sync> Pack<T> for Gather<'_, T> {
             }
             return;
         }
-        let (start, count) = (other_range.start, other_range.len());
-        let is_even = (other.runs.get(start)).is_some_and(|&run| run as usize >= count);
         if batch_axis.guards.is_empty()
             && whole
-            && is_even
-            && count > 1
-            && inner_stride == count
-            && let Ok(step) = usize::try_from(other.step(start))
+            && inner_stride == other_range.len()
+            && self.exchange(
+                batch,
+                (inner, inner_range.clone()),
+                (other, other_range.clone()),
+                panel.data,
+            )
         {
-            let from = self.base(batch) + inner.offsets[first] + other.offsets[start];
-            let panel = &mut panel.data[..length * count];
-            exchange(self.data, from as usize, step, count, panel);
             return;
         }
         let block = if inner_stride == 1 { length.max(1) } else { 32 };

@@ -73,9 +73,10 @@ impl Winograd {
                 // If there are too few groups of filters for all threads, tiles are divided, too.
                 let height = self.kernels.rows;
                 let strips = some.len().div_ceil(height);
-                let parts = match groups.is_multiple_of(threads) {
-                    true => 1,
-                    false => (TASKS * threads).div_ceil(groups).min(strips),
+                let parts = if groups.is_multiple_of(threads) {
+                    1
+                } else {
+                    (TASKS * threads).div_ceil(groups).min(strips)
                 };
                 pool::run(groups * parts, |task| {
                     let (group, part) = (task / parts, task % parts);
