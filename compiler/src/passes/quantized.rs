@@ -46,7 +46,7 @@ pub fn quantized(graph: &mut Graph) {
         });
         let [Some(a), Some(b)] = factors else { continue };
         // Nodes that it adds in vain are not read.
-        rewrite(graph, id, &contraction, [a, b], &most);
+        rewrite(graph, id, &contraction, [a, b], &mut most);
     }
 }
 
@@ -137,7 +137,7 @@ fn rewrite(
     id: NodeId,
     contraction: &Contraction,
     factors: [Factor; 2],
-    most: &NodeMap<i128>,
+    most: &mut NodeMap<i128>,
 ) -> Option<()> {
     let steps = [0, 1].map(|factor: usize| factors[factor].steps);
     let bounds = steps.iter().map(|steps| most[*steps]).chain([terms(contraction)]);
@@ -151,6 +151,9 @@ fn rewrite(
     }
     let shape = graph.shape(id).to_vec();
     let sum = graph.add(Op::Contraction(sum), TensorType::new(DType::I32, &shape[..]), &steps);
+    // Another product may read it as a factor.
+    let bound = magnitude(graph, sum, most);
+    most.insert(sum, bound);
     if !is_product_of_bytes(graph, sum) && !is_short(graph, sum, most) {
         return None;
     }
@@ -183,6 +186,23 @@ fn is_short(graph: &Graph, id: NodeId, most: &NodeMap<i128>) -> bool {
 mod tests {
     use super::super::testing::after;
     use super::super::{dead, quantized};
+
+    /// The result of one product is a factor of the next: too large for a product of bytes.
+    #[test]
+    fn products_one_after_another() {
+        let graph = after(&[quantized, dead], "\
+graph f(%0, %1, %2) -> (Y = %6)
+%0 = input X : i8[5, 9]
+%1 = input W : i8[9, 4]
+%2 = input V : f32[4, 4]
+%3 = cast %0 : f32[5, 9]
+%4 = cast %1 : f32[9, 4]
+%5 = contract sum [p, o] (p: 0..5, o: 0..4, c: 0..9) { v0 = %3[p, c]; v1 = %4[c, o]; v2 = mul v0 v1; yield v2 } : f32[5, 4]
+%6 = contract sum [p, q] (p: 0..5, q: 0..4, o: 0..4) { v0 = %5[p, o]; v1 = %2[o, q]; v2 = mul v0 v1; yield v2 } : f32[5, 4]
+");
+        let types = |text: &str| graph.lines().filter(|line| line.ends_with(text)).count();
+        assert_eq!((types("} : i32[5, 4]"), types("} : f32[5, 4]")), (1, 1), "{graph}");
+    }
 
     /// A convolution as exporters write it: u8 with a scale and a zero point, and i8 with a scale
     /// for each filter.
