@@ -81,7 +81,22 @@ graph g(%0) -> (Y = %8)
 %6 = reshape %5 : f32[1, 6, 7, 6]
 %7 = add %3 %6 : f32[1, 6, 7, 6]
 %8 = contract sum [n, f] (n: 0..1, f: 0..6, y: 0..5, x: 0..4, c: 0..6, i: 0..3, j: 0..3) { v0 = %7[n, c, y + i, x + j]; v1 = %2[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 6]
-"), @"");
+"), @"
+    graph g(%0) -> (Y = %12)
+    %0 = input X : f32[1, 3, 9, 8]
+    %1 = weight K : f32[6, 3, 3, 3]
+    %2 = weight L : f32[6, 6, 3, 3]
+    %3 = contract assign [i0, i1, i2, i3] (i0: 0..1, i1: 0..9, i2: 0..8, i3: 0..3) { v0 = %0[i0, i3, i1, i2]; yield v0 } : f32[1, 9, 8, 3]
+    %4 = contract assign [i0, i1, i2, i3] (i0: 0..3, i1: 0..3, i2: 0..3, i3: 0..6) { v0 = %1[i3, i0, i1, i2]; yield v0 } : f32[3, 3, 3, 6]
+    %5 = contract sum [n, y, x, f] (n: 0..1, y: 0..7, x: 0..6, f: 0..6, i: 0..3, j: 0..3, c: 0..3) { v0 = %3[n, y + i, x + j, c]; v1 = %4[c, i, j, f]; v2 = mul v0 v1; yield v2 } : f32[1, 7, 6, 6]
+    %6 = contract assign [i0, i1, i2, i3] (i0: 0..1, i1: 0..6, i2: 0..7, i3: 0..6) { v0 = %5[i0, i2, i3, i1]; yield v0 } : f32[1, 6, 7, 6]
+    %7 = reshape %6 : f32[1, 252]
+    %8 = exp %7 : f32[1, 252]
+    %9 = reshape %8 : f32[1, 6, 7, 6]
+    %10 = contract assign [i0, i1, i2, i3] (i0: 0..1, i1: 0..7, i2: 0..6, i3: 0..6) { v0 = %9[i0, i3, i1, i2]; yield v0 } : f32[1, 7, 6, 6]
+    %11 = add %5 %10 : f32[1, 7, 6, 6]
+    %12 = contract sum [n, f] (n: 0..1, f: 0..6, y: 0..5, i: 0..3, x: 0..4, j: 0..3, c: 0..6) { v0 = %11[n, y + i, x + j, c]; v1 = %2[f, c, i, j]; v2 = mul v0 v1; yield v2 } : f32[1, 6]
+    ");
 }
 
 #[test]
