@@ -40,8 +40,8 @@ pub struct Device(pub(crate) Arc<dyn Backend>);
 
 impl Device {
     /// Returns this processor. It works with as many threads as this process may run at once, or
-    /// with `TILE_THREADS`, an environment variable that is read at the first run; an invalid one is
-    /// ignored here, and refused by [`Device::named`]. Results do not depend on the number.
+    /// with `TILE_THREADS`, an environment variable that is read at the first run; an invalid one
+    /// is ignored here, and refused by [`Device::named`]. Results do not depend on the number.
     pub fn cpu() -> Device {
         Device::of(Cpu { exact: false })
     }

@@ -42,9 +42,9 @@ struct Term {
 }
 
 impl<'a> FusedEpilogue<'a> {
-    /// Returns whether [`FusedEpilogue::new`] may be called for tiles with rows of at most `columns`
-    /// places that are `step` places apart: the job's epilogue has this form, repeats after `step`
-    /// places, and is the only access to the output.
+    /// Returns whether [`FusedEpilogue::new`] may be called for tiles with rows of at most
+    /// `columns` places that are `step` places apart: the job's epilogue has this form, repeats
+    /// after `step` places, and is the only access to the output.
     pub fn suits(job: &Job, step: usize, columns: usize) -> bool {
         let Some((fused, _)) = job.fused() else { return false };
         fused.terms.iter().flatten().all(|term| match *term {
@@ -97,7 +97,8 @@ impl<'a> FusedEpilogue<'a> {
     }
 
     /// Stores the results of a tile of rows × columns, from its sums. The first is at a place, and
-    /// rows are `step` places apart, after which the epilogue repeats. With one row, `step` is ignored.
+    /// rows are `step` places apart, after which the epilogue repeats. With one row, `step` is
+    /// ignored.
     ///
     /// # Safety
     /// - The sums must be readable for the tile.
@@ -177,9 +178,9 @@ impl Finish {
         }
     }
 
-    /// Applies the epilogue to the sums of T rows × U vectors. They are `column` columns and `after`
-    /// places, in whole rows, after the tile's start; operands that repeat in each row move by the
-    /// columns alone. Of a vector with only a part, the first elements count.
+    /// Applies the epilogue to the sums of T rows × U vectors. They are `column` columns and
+    /// `after` places, in whole rows, after the tile's start; operands that repeat in each row move
+    /// by the columns alone. Of a vector with only a part, the first elements count.
     ///
     /// # Safety
     /// - The elements of each term must be readable there.

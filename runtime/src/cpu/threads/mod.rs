@@ -1,7 +1,7 @@
 //! The threads that share the work of a nest.
 //!
-//! [`count`] says how many there are, [`pool`] runs a job's tasks on all of them, and [`idle`] passes the state that a task needs on
-//! to the next task, whichever thread runs it.
+//! [`count`] says how many there are, [`pool`] runs a job's tasks on all of them, and [`idle`]
+//! passes the state that a task needs on to the next task, whichever thread runs it.
 
 pub mod count;
 pub mod idle;

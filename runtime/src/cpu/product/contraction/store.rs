@@ -23,8 +23,8 @@ pub struct Epilogue<'a, T> {
     pub idle: Idle<Machine<'a>>,
 }
 
-// SAFETY: `Job::direct` and `Waiting` have memory for all places of these rows × columns. Nobody else
-// computes these places, since a product stores each element once, and each is another place.
+// SAFETY: `Job::direct` and `Waiting` have memory for all places of these rows × columns. Nobody
+// else computes these places, since a product stores each element once, and each is another place.
 unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
     type Worker = Machine<'a>;
 

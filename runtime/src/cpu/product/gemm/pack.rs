@@ -197,33 +197,45 @@ impl<'a, T> Gather<'a, T> {
         Self { data, shift: shifts[0] - first as isize, guard_shifts: shifts.split_off(1), places }
     }
 
-    /// Writes the elements of `inner`, which are contiguous, one line for each, with those of
-    /// `other` side by side. Returns false, having written nothing, if these are not evenly spaced.
-    fn exchange(
+    /// Returns the index in `data` that the axes' offsets are added to.
+    fn base(&self, batch: usize) -> isize {
+        self.places.batch.offsets[batch] + self.shift
+    }
+
+    /// Writes a panel whose elements along the axis `inner` are contiguous in the array and have no
+    /// guards. Each axis has a range and the panel's stride. Lines that are contiguous in the panel,
+    /// too, are copied. If the panel has those of the other axis side by side, evenly spaced in the
+    /// array, rows and columns are exchanged in registers. Otherwise returns false, having written
+    /// nothing.
+    fn pack_contiguous(
         &self,
         batch: usize,
-        (inner, lines): (&Axis, Range<usize>),
-        (other, range): (&Axis, Range<usize>),
+        (inner, range, stride): (&Axis, Range<usize>, usize),
+        (other, others, other_stride): (&Axis, Range<usize>, usize),
         to: &mut [T],
     ) -> bool
     where
         T: Bits,
     {
-        let count = range.len();
-        let is_even = other.runs.get(range.start).is_some_and(|&run| run as usize >= count);
-        let Ok(step) = usize::try_from(other.step(range.start)) else { return false };
-        if count < 2 || !is_even {
+        let (length, count) = (range.len(), others.len());
+        let base = self.base(batch) + inner.offsets[range.start];
+        if stride == 1 {
+            // The stride from a single line to the next says nothing.
+            let lines = to.chunks_mut(other_stride.max(length));
+            for (offset, to) in other.offsets[others].iter().zip(lines) {
+                let start = (base + offset) as usize;
+                copy_short(&self.data[start..start + length], &mut to[..length]);
+            }
+            return true;
+        }
+        let is_even = other.runs.get(others.start).is_some_and(|&run| run as usize >= count);
+        let Ok(step) = usize::try_from(other.step(others.start)) else { return false };
+        if stride != count || !is_even {
             return false;
         }
-        let from = self.base(batch) + inner.offsets[lines.start] + other.offsets[range.start];
-        let to = &mut to[..lines.len() * count];
-        vector::exchange(self.data, from as usize, step, count, to);
+        let from = (base + other.offsets[others.start]) as usize;
+        vector::exchange(self.data, from, step, count, &mut to[..length * count]);
         true
-    }
-
-    /// Returns the index in `data` that the axes' offsets are added to.
-    fn base(&self, batch: usize) -> isize {
-        self.places.batch.offsets[batch] + self.shift
     }
 }
 
@@ -249,26 +261,16 @@ impl<T: Bits + Sync> Pack<T> for Gather<'_, T> {
         let first = inner_range.start;
         let length = inner_range.len();
         let whole = inner.step(first) == 1 && inner.runs[first] as usize >= length;
-        if batch_axis.guards.is_empty() && inner_stride == 1 && whole {
-            let base = self.base(batch) + inner.offsets[first];
-            // The stride from a single line to the next says nothing.
-            let lines = panel.data.chunks_mut(other_stride.max(length));
-            for (offset, to) in other.offsets[other_range].iter().zip(lines) {
-                let start = (base + offset) as usize;
-                copy_short(&self.data[start..start + length], &mut to[..length]);
-            }
-            return;
-        }
-        if batch_axis.guards.is_empty()
-            && whole
-            && inner_stride == other_range.len()
-            && self.exchange(
+        let is_done = batch_axis.guards.is_empty() && whole && {
+            let inner = (inner, inner_range.clone(), inner_stride);
+            self.pack_contiguous(
                 batch,
-                (inner, inner_range.clone()),
-                (other, other_range.clone()),
+                inner,
+                (other, other_range.clone(), other_stride),
                 panel.data,
             )
-        {
+        };
+        if is_done {
             return;
         }
         let block = if inner_stride == 1 { length.max(1) } else { 32 };
