@@ -202,11 +202,11 @@ impl<'a, T> Gather<'a, T> {
         self.places.batch.offsets[batch] + self.shift
     }
 
-    /// Writes a panel whose elements along the axis `inner` are contiguous in the array and have no
-    /// guards. Each axis has a range and the panel's stride. Lines that are contiguous in the panel,
-    /// too, are copied. If the panel has those of the other axis side by side, evenly spaced in the
-    /// array, rows and columns are exchanged in registers. Otherwise returns false, having written
-    /// nothing.
+    /// Writes a panel whose elements along the axis `inner` are contiguous in the array and have
+    /// no guards. Each axis has a range and the panel's stride. Lines that are contiguous in the
+    /// panel, too, are copied. If the panel has those of the other axis side by side, evenly spaced
+    /// in the array, rows and columns are exchanged in registers. Otherwise returns false, having
+    /// written nothing.
     fn pack_contiguous(
         &self,
         batch: usize,
@@ -287,14 +287,8 @@ impl<T: Bits + Sync> Pack<T> for Gather<'_, T> {
                     while at < end {
                         let n = (inner.even[at] as usize).min(end - at);
                         let to = &mut row[(at - first) * inner_stride..];
-                        copy_run(
-                            self.data,
-                            (base + inner.offsets[at]) as usize,
-                            inner.step(at),
-                            to,
-                            inner_stride,
-                            n,
-                        );
+                        let from = (base + inner.offsets[at]) as usize;
+                        copy_run(self.data, from, inner.step(at), to, inner_stride, n);
                         at += n;
                     }
                     continue;
