@@ -273,11 +273,7 @@ unsafe fn body<V: Lanes>(
                     }
                 }};
             }
-            while column + 4 * V::LANES <= columns {
-                vectors!(4, None::<usize>);
-                column += 4 * V::LANES;
-            }
-            if column + 2 * V::LANES <= columns {
+            while column + 2 * V::LANES <= columns {
                 vectors!(2, None::<usize>);
                 column += 2 * V::LANES;
             }

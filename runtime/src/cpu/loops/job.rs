@@ -9,7 +9,7 @@ use crate::cpu::vector;
 use crate::cpu::vector::number::{Bits, Number, sized};
 use crate::cpu::vector::strip::{self, ChunkPointer};
 use std::ops::Range;
-use tile_compiler::native::{CHUNK, Fused, Lines, NativeProgram, Position, Space};
+use tile_compiler::native::{CHUNK, Fused, Lines, NativeProgram, Position, Space, WRITTEN};
 use tile_compiler::scalar::Value;
 
 /// The most operations counted for one element. However long the program is, a piece has at least
@@ -208,23 +208,25 @@ impl<'a> Job<'a> {
     /// stored unchanged: contiguous, in one output, without an epilogue. Nobody else uses that
     /// memory if each place is computed by one thread only.
     pub fn direct<T>(&self, places: Range<usize>) -> Option<*mut T> {
-        let is_plain = self.outputs.len() == 1
-            && self.program.outputs[0].over.is_none()
-            && self.epilogue.is_accumulator();
-        let (bytes, range) = self.part(0, places, size_of::<T>()).filter(|_| is_plain)?;
-        let fits = range.start <= range.end && range.end <= bytes.len();
-        let start = bytes.start().wrapping_add(range.start).cast::<T>();
-        (fits && start.is_aligned()).then_some(start)
+        let is_plain = self.outputs.len() == 1 && self.epilogue.is_accumulator();
+        let (bytes, range) = self.memory::<T>(places).filter(|_| is_plain)?;
+        Some(bytes.part(&range).cast())
     }
 
-    /// Returns the first output's elements for all places, if they are contiguous and as large as a
-    /// `T`, and do not overwrite an operand: a place that is computed twice would read it changed.
-    fn whole<T>(&self) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
+    /// Returns the first output's bytes for consecutive places, with elements as large as a `T`, if
+    /// they are contiguous and do not overwrite an operand: a place that is computed twice would
+    /// read it changed.
+    fn memory<T>(&self, places: Range<usize>) -> Option<(&'a Shared<'a, u8>, Range<usize>)> {
         let is_alone = self.program.outputs[0].over.is_none();
-        let (bytes, range) = self.part(0, 0..self.program.places(), size_of::<T>())?;
+        let (bytes, range) = self.part(0, places, size_of::<T>())?;
         let start = bytes.start().wrapping_add(range.start).cast::<T>();
         let fits = range.start <= range.end && range.end <= bytes.len();
         (is_alone && fits && start.is_aligned()).then_some((bytes, range))
+    }
+
+    /// Returns whether the epilogue asks at which places any point counted.
+    pub fn tracks_written(&self) -> bool {
+        self.epilogue.given.iter().any(|(_, register)| *register == WRITTEN)
     }
 
     /// Returns the fused epilogue and a pointer to the output's element of place 0, for an
@@ -233,7 +235,7 @@ impl<'a> Job<'a> {
     /// an operand.
     pub fn fused(&self) -> Option<(&'a Fused, *mut f32)> {
         let fused = self.epilogue.fused.as_ref()?;
-        let (bytes, range) = self.whole::<f32>()?;
+        let (bytes, range) = self.memory::<f32>(0..self.program.places())?;
         Some((fused, bytes.part(&range).cast()))
     }
 
@@ -245,8 +247,8 @@ impl<'a> Job<'a> {
         let size = epilogue.dtype(*epilogue.results.first()?).size();
         let runs_at_once =
             epilogue.fused.is_some() || epilogue.row_length.is_some() || epilogue.is_accumulator();
-        let (bytes, range) =
-            self.whole::<T>().filter(|_| size == size_of::<T>() && !runs_at_once)?;
+        let memory = self.memory::<T>(0..self.program.places());
+        let (bytes, range) = memory.filter(|_| size == size_of::<T>() && !runs_at_once)?;
         Some(Waiting { bytes, start: range.start })
     }
 

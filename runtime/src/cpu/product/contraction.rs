@@ -48,7 +48,7 @@ pub struct Contraction {
     /// For each column, the number of columns from there on (itself included) with consecutive
     /// places.
     runs: Vec<u32>,
-    /// Whether few consecutive places are finished together, so that the epilogue better waits.
+    /// Few consecutive places would be finished together: the epilogue should wait.
     is_scattered: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The end of a product: the nest's epilogue, on finished tiles.
 //!
-//! Where few consecutive places are finished together, as the columns of one head, the sums wait in
-//! the output until all are made, so that the epilogue runs on whole chunks.
+//! If few consecutive places are finished together, as the columns of one head, the sums wait in
+//! the output until all are made. The epilogue then runs on whole chunks.
 
 use super::{Bound, Contraction};
 use crate::cpu::loops::fused::{FusedEpilogue, Rows};
@@ -45,51 +45,23 @@ unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
         let tile = tile.with(repaired.as_deref());
         let width = tile.columns.len();
         let place = |row: usize, column: usize| batch[tile.batch] + rows[row] + columns[column];
-        let consecutive = runs[tile.columns.start] as usize >= width;
-        // The number of rows from `first` on whose places are so far apart.
-        let even = |first: usize, step: usize| {
-            let follows = |row: &usize| rows[*row] == rows[row - 1].wrapping_add(step);
-            1 + (first + 1..tile.rows.end).take_while(follows).count()
-        };
-        if let Some(waiting) = self.waiting {
-            for (row, sums) in tile.iter() {
-                let mut done = 0;
-                while done < sums.len() {
-                    let column = tile.columns.start + done;
-                    let run = (runs[column] as usize).min(sums.len() - done);
-                    let first = place(row, column);
-                    // SAFETY: a product stores each element once, and each is another place.
-                    let to = unsafe { waiting.places::<T>(first..first + run) };
-                    vector::copy_short(&sums[done..done + run], to);
-                    done += run;
-                }
+        if self.waiting.is_none() && runs[tile.columns.start] as usize >= width {
+            let all = tile.rows.clone();
+            let (data, apart) = tile.part(all.clone());
+            let lines = Rows { start: data.as_ptr().cast(), step: apart };
+            // SAFETY: the sums have the size of their elements. A product stores each element once,
+            // and each is another place.
+            let is_done = unsafe {
+                let start = (batch[tile.batch] + columns[tile.columns.start], width);
+                self.contraction.finish_fused(self.job, machine, all.clone(), start, lines)
+            };
+            if is_done {
+                return;
             }
-            return;
-        }
-        let mut first = tile.rows.start;
-        if consecutive
-            && FusedEpilogue::suits(self.job, 0, width)
-            && let Some(epilogue) = FusedEpilogue::new(self.job, machine)
-        {
-            while first < tile.rows.end {
-                let step = rows.get(first + 1).and_then(|next| next.checked_sub(rows[first]));
-                let step = step.unwrap_or(0);
-                let repeats = epilogue.repeats_after(step);
-                let count = if repeats { even(first, step) } else { 1 };
-                let place = place(first, tile.columns.start);
-                let (part, apart) = tile.part(first..first + count);
-                let part = Rows { start: sums(part).as_ptr().cast(), step: apart };
-                // SAFETY: the sums are f32s, since the epilogue has the fused form. A product
-                // stores each element once, and each is another place of the nest.
-                unsafe { epilogue.finish(place, step, [count, width], part) };
-                first += count;
-            }
-            return;
-        }
-        if consecutive {
             // Rows with consecutive places are finished together.
-            while first < tile.rows.end {
-                let count = even(first, width);
+            let mut first = all.start;
+            while first < all.end {
+                let count = self.contraction.evenly(first..all.end, width);
                 let place = place(first, tile.columns.start);
                 // SAFETY: a product stores each element once, and each is another place.
                 tile.together(first..first + count, |tile| unsafe {
@@ -99,13 +71,21 @@ unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
             }
             return;
         }
-        for (row, sums) in tile.iter().map(|(row, line)| (row, sums(line))) {
+        for (row, line) in tile.iter() {
             let mut done = 0;
-            while done < sums.len() {
+            while done < line.len() {
                 let column = tile.columns.start + done;
-                let run = (runs[column] as usize).min(sums.len() - done);
+                let run = (runs[column] as usize).min(line.len() - done);
+                let (first, some) = (place(row, column), &line[done..done + run]);
                 // SAFETY: a product stores each element once, and each is another place.
-                unsafe { self.job.complete(machine, place(row, column), &sums[done..done + run]) };
+                unsafe {
+                    match self.waiting {
+                        Some(waiting) => {
+                            vector::copy_short(some, waiting.places::<T>(first..first + run));
+                        }
+                        None => self.job.complete(machine, first, sums(some)),
+                    }
+                }
                 done += run;
             }
         }
@@ -135,5 +115,48 @@ unsafe impl<'a, T: Element> Store<T> for Epilogue<'a, T> {
             None => self.job.direct(places)?,
         };
         Some((start, stride))
+    }
+}
+
+impl Contraction {
+    /// Returns the number of rows at the start of a range whose places are so far apart.
+    fn evenly(&self, rows: Range<usize>, step: usize) -> usize {
+        let follows = |row: &usize| self.rows[*row] == self.rows[row - 1].wrapping_add(step);
+        1 + (rows.start + 1..rows.end).take_while(follows).count()
+    }
+
+    /// Applies the nest's epilogue to the sums of a tile, if it has the fused form. Returns whether
+    /// it has. `start` is the place of the tile's first column, without the term of the row, and
+    /// the number of columns, whose places are consecutive. No generic code, which would be
+    /// compiled for each type of sums.
+    ///
+    /// # Safety
+    /// - If the epilogue has the fused form, the sums are f32s, and readable for the tile.
+    /// - All places must be those of the nest, and nobody else may compute them.
+    unsafe fn finish_fused(
+        &self,
+        job: &Job,
+        machine: &Machine,
+        rows: Range<usize>,
+        (start, width): (usize, usize),
+        sums: Rows<*const f32>,
+    ) -> bool {
+        if !FusedEpilogue::suits(job, 0, width) {
+            return false;
+        }
+        let Some(epilogue) = FusedEpilogue::new(job, machine) else { return false };
+        let mut first = rows.start;
+        while first < rows.end {
+            let next = self.rows.get(first + 1);
+            let step = next.and_then(|next| next.checked_sub(self.rows[first])).unwrap_or(0);
+            let repeats = epilogue.repeats_after(step);
+            let count = if repeats { self.evenly(first..rows.end, step) } else { 1 };
+            let line = sums.start.wrapping_add((first - rows.start) * sums.step);
+            let (place, sums) = (start + self.rows[first], Rows { start: line, ..sums });
+            // SAFETY: the contract is the same for some of the rows.
+            unsafe { epilogue.finish(place, step, [count, width], sums) };
+            first += count;
+        }
+        true
     }
 }

@@ -171,10 +171,9 @@ impl Direct {
 
     /// Computes all places.
     pub fn run(&self, job: &Job) {
-        let is_fused = self.finishes_tiles(job);
-        let tracks_written = job.epilogue.given.iter().any(|(_, register)| *register == WRITTEN);
+        let is_fused = FusedEpilogue::suits(job, self.length, WHOLE);
         // Short pieces of rows are not worth finishing, so that their sums wait.
-        let waits = !is_fused && !tracks_written && self.most_columns() < LEAST_PIECE;
+        let waits = !is_fused && !job.tracks_written() && self.most_columns() < LEAST_PIECE;
         let waiting = if waits { job.waiting::<f32>() } else { None };
         let is_in_output = is_fused || waiting.is_some();
         let [lines, rows, columns] = self.unit(is_in_output);
@@ -240,11 +239,6 @@ impl Direct {
             }
             _ => usize::MAX,
         }
-    }
-
-    /// Returns whether the epilogue is applied to tiles in registers.
-    fn finishes_tiles(&self, job: &Job) -> bool {
-        FusedEpilogue::suits(job, self.length, WHOLE)
     }
 
     /// Finishes the places of a block. `written` says at which any tap counted, if not at all.

@@ -35,7 +35,7 @@ pub fn vectors_at_once(kernels: &Kernels, columns: usize, most: usize) -> usize 
 pub struct Strip<'a> {
     pub kernels: &'a Kernels,
     pub form: Form,
-    /// Whether the kernels take every second element.
+    /// The kernels take every second element.
     pub apart: bool,
     pub vectors: usize,
     pub taps: &'a [Tap],

@@ -10,7 +10,7 @@ use crate::cpu::memory::elements;
 use crate::cpu::vector::lanes::MOST_LANES;
 use crate::cpu::vector::number::Bool;
 use std::ops::Range;
-use tile_compiler::native::{Form, WRITTEN};
+use tile_compiler::native::Form;
 
 /// Cuts a range into parts of at most this length.
 fn parts(range: &Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> + use<> {
@@ -117,7 +117,6 @@ impl<'a> Tile<'a> {
     pub fn new(direct: &'a Direct, job: &Job<'a>, places: usize) -> Self {
         let data = |line: &PlaneOffset| elements::<f32>(job.launch.operands[line.operand].bytes);
         let first = |line: &PlaneOffset| job.launch.operands[line.operand].first as i64;
-        let tracks_written = job.epilogue.given.iter().any(|(_, register)| *register == WRITTEN);
         Self {
             direct,
             steps: job.launch.steps,
@@ -130,7 +129,7 @@ impl<'a> Tile<'a> {
             w_start: 0,
             conditions: vec![0; direct.conditions.len()],
             divisions: direct.divisions.take(Divisions::default),
-            written: vec![Bool(0); if tracks_written { places } else { 0 }],
+            written: vec![Bool(0); if job.tracks_written() { places } else { 0 }],
         }
     }
 

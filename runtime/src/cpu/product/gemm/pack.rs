@@ -205,8 +205,8 @@ impl<'a, T> Gather<'a, T> {
     /// Writes a panel whose elements along the axis `inner` are contiguous in the array and have
     /// no guards. Each axis has a range and the panel's stride. Lines that are contiguous in the
     /// panel, too, are copied. If the panel has those of the other axis side by side, evenly spaced
-    /// in the array, rows and columns are exchanged in registers. Otherwise returns false, having
-    /// written nothing.
+    /// in the array, and elements are words, rows and columns are exchanged in registers. Otherwise
+    /// returns false, having written nothing.
     fn pack_contiguous(
         &self,
         batch: usize,
@@ -230,11 +230,14 @@ impl<'a, T> Gather<'a, T> {
         }
         let is_even = other.runs.get(others.start).is_some_and(|&run| run as usize >= count);
         let Ok(step) = usize::try_from(other.step(others.start)) else { return false };
-        if stride != count || !is_even {
+        if stride != count || !is_even || size_of::<T>() != size_of::<i32>() {
             return false;
         }
         let from = (base + other.offsets[others.start]) as usize;
-        vector::exchange(self.data, from, step, count, &mut to[..length * count]);
+        let to = &mut to[..length * count];
+        // As words: each further type would be compiled on its own.
+        let (data, to) = (bytemuck::cast_slice(self.data), bytemuck::cast_slice_mut(to));
+        vector::exchange::<i32>(data, from, step, count, to);
         true
     }
 }
