@@ -50,16 +50,18 @@ pub struct Strided<T> {
     pub stride: usize,
 }
 
-/// Steps of k whose elements of A are contiguous, `offset` elements after the panel's start.
+/// Steps of k from number `term` on, whose elements of A are contiguous, `offset` elements after
+/// the panel's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
+    pub term: usize,
     pub offset: usize,
     pub length: usize,
 }
 
 /// A micro-kernel. It multiplies a panel of A, in `runs` of k, by a panel of B
-/// (`b[k * stride + n]`, with k counting through all runs), into rows of C that are `ldc` elements
-/// apart. `first` overwrites C; otherwise the product is added to C.
+/// (`b[k * stride + n]`), into rows of C that are `ldc` elements apart. Steps of k in no run are
+/// left out. `first` overwrites C; otherwise the product is added to C.
 ///
 /// # Safety
 /// For a kernel of M rows and N columns:
@@ -132,9 +134,9 @@ unsafe fn body<V: Vector, const M: usize, const N: usize, const PANEL: usize>(
                 V::prefetch(c.wrapping_add(m * ldc + n * V::LANES));
             }
         }
-        let mut b_row = b.start;
         for run in runs {
             let a_run = a.start.add(run.offset);
+            let mut b_row = b.start.add(run.term * b.stride);
             for p in 0..run.length {
                 let mut columns = [zero; N];
                 for n in 0..N {

@@ -30,16 +30,18 @@ pub struct Task<'a, T: Element, A, B, S> {
 }
 
 /// A panel of A for one block of k.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Left<T> {
     panel: Strided<T>,
     layout: Layout,
+    /// Its terms: a range of the block's [`Runs`].
+    runs: Range<usize>,
 }
 
 /// The panels of A for one block of k. Up to 16 need no allocation.
 type Lefts<T> = SmallVec<[Left<T>; 16]>;
 
-/// The runs of terms that panels in place have in common.
+/// The runs of terms of the panels of A for one block of k.
 pub type Runs = SmallVec<[Run; 16]>;
 
 impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
@@ -104,7 +106,8 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                         let at = (rows.start - self.rows[0].start) * stride
                             + (columns.start - self.columns.start);
                         let (columns, c) = (columns.clone(), c.wrapping_add(at));
-                        self.strip(rows.len(), columns, ks.clone(), (*left, runs), edge, c, stride);
+                        let left = (left, &runs[left.runs.clone()]);
+                        self.strip(rows.len(), columns, ks.clone(), left, edge, c, stride);
                     }
                 }
             });
@@ -146,7 +149,8 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                             let room =
                                 (rows.len() - 1) * stride + columns.len().next_multiple_of(lanes);
                             let c = c[(rows.start - first) * stride..][..room].as_mut_ptr();
-                            let (columns, left) = (columns.clone(), (*left, runs));
+                            let (columns, left) =
+                                (columns.clone(), (left, &runs[left.runs.clone()]));
                             self.strip(rows.len(), columns, ks.clone(), left, edge, c, stride);
                         }
                         if ks.end == k {
@@ -163,11 +167,11 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         store.done(worker);
     }
 
-    /// Finds the task's panels of A for one block of k, or packs them. All panels have the same
-    /// runs.
+    /// Finds the task's panels of A for one block of k, or packs them.
     fn left(&self, ks: Range<usize>, packed: &mut [T], lefts: &mut Lefts<T>, runs: &mut Runs) {
         let BatchProduct { kernels, a, batch, .. } = self.product;
         lefts.clear();
+        runs.clear();
         if let Some(window) = a.window()
             && let [first, .., last] | [first @ last] = &self.rows[..]
         {
@@ -179,18 +183,24 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                     * kernels.rows
             {
                 a.fill(&frame, packed);
-                let step = frame.runs(runs);
+                let step = frame.term_step();
+                let all = frame.add_runs(None, step, runs);
                 lefts.extend(self.rows.iter().map(|rows| {
                     let (start, row_step) = frame.row(rows.start);
                     let layout = window.layout();
                     let stride = if layout == Layout::KContiguous { row_step } else { step };
-                    Left { panel: Strided { start: packed[start..].as_ptr(), stride }, layout }
+                    let panel = Strided { start: packed[start..].as_ptr(), stride };
+                    let runs = if frame.is_inside(rows) {
+                        all.clone()
+                    } else {
+                        frame.add_runs(Some(rows), step, runs)
+                    };
+                    Left { panel, layout, runs }
                 }));
                 return;
             }
         }
-        runs.clear();
-        runs.push(Run { offset: 0, length: ks.len() });
+        runs.push(Run { term: 0, offset: 0, length: ks.len() });
         // The elements from one packed row to the next.
         let apart = ks.len().max(panel_stride::<T>());
         let always = self.columns.len() >= COLUMNS_TO_PACK;
@@ -212,7 +222,7 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                             Panel { data: &mut *packed, outer_stride, k_stride },
                         );
                     }
-                    Left { panel: Strided { start: packed.as_ptr(), stride }, layout }
+                    Left { panel: Strided { start: packed.as_ptr(), stride }, layout, runs: 0..1 }
                 }
             });
         }
@@ -246,7 +256,7 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         rows: usize,
         columns: Range<usize>,
         ks: Range<usize>,
-        (left, runs): (Left<T>, &[Run]),
+        (left, runs): (&Left<T>, &[Run]),
         edge: &[T],
         c: *mut T,
         stride: usize,
@@ -308,6 +318,6 @@ fn in_place<T: Element>(view: &View<T>, rows: usize, k: usize) -> Option<Left<T>
     // All elements must lie in the operand.
     let rows = rows.checked_sub(1)?.checked_mul(view.outer_stride)?;
     let last = k.checked_sub(1)?.checked_mul(view.k_stride)?.checked_add(rows)?;
-    (last < view.data.len())
-        .then_some(Left { panel: Strided { start: view.data.as_ptr(), stride }, layout })
+    let panel = Strided { start: view.data.as_ptr(), stride };
+    (last < view.data.len()).then_some(Left { panel, layout, runs: 0..1 })
 }

@@ -131,6 +131,26 @@ fn convolution_beside_the_image() {
     equals_its_definition(5, 1, [|tap| tap - 1, |tap| tap + 17], Layout::KContiguous);
 }
 
+/// Taps so far apart that most of them read only padding, which is left out.
+#[test]
+fn dilated_convolution() {
+    for inputs in [5, 18] {
+        equals_its_definition(
+            inputs,
+            1,
+            [|tap| 8 * (tap - 1), |tap| 12 * (tap - 1)],
+            Layout::KContiguous,
+        );
+        equals_its_definition(
+            inputs,
+            2,
+            [|tap| 7 * (tap - 1), |tap| 16 * (1 - tap)],
+            Layout::KContiguous,
+        );
+    }
+    equals_its_definition(1, 1, [|tap| 8 * (tap - 1), |tap| 12 * (tap - 1)], Layout::RowContiguous);
+}
+
 /// Checks a convolution. `line` and `pixel` give a tap's distance from an output's place.
 fn equals_its_definition(
     inputs: usize,

@@ -14,6 +14,7 @@ use super::kernel::{Layout, Run};
 use super::pack;
 use super::task::Runs;
 use crate::cpu::vector::copy_short;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// An operand addressed by coordinates, sorted by stride, largest first.
@@ -46,7 +47,7 @@ pub struct Coordinate {
 
 /// With shorter runs of rows, packing is better: a kernel of few rows waits for its own sums.
 const LEAST_ROWS: usize = 5;
-/// The least average number of uses of an element, in tenths. With fewer, packing or reading in
+/// The least average number of uses of an element of the operand, in tenths. With fewer, packing or reading in
 /// place is better.
 const LEAST_REUSE: usize = 15;
 /// About the terms of a block. It is longer than a packed block, since a panel of rows accesses
@@ -94,7 +95,7 @@ impl Window {
         }
         let even_terms = even_terms(&coordinates);
         let window = Self { coordinates, rows, layout, even_rows, even_terms };
-        let elements = window.frame(0, 0..m, 0..k).elements();
+        let elements = window.frame(0, 0..m, 0..k).elements_inside();
         (elements * LEAST_REUSE <= 10 * m * k).then_some(window)
     }
 
@@ -177,22 +178,31 @@ impl Window {
         Self { coordinates, even_terms, ..self.clone() }
     }
 
-    /// Returns the box that the rows `outer` and the terms `ks` of a batch span.
+    /// Returns the box that the rows `outer` and the terms `ks` of a batch span. Terms that are
+    /// zero in all these rows have no place in it.
     pub fn frame(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Frame<'_> {
-        // The extremes of evenly spaced values are at the ends.
-        let range = |table: &[isize], pieces: &[Range<usize>]| {
-            let ends = pieces.iter().flat_map(|piece| [table[piece.start], table[piece.end - 1]]);
-            ends.fold((isize::MAX, isize::MIN), |(least, most), x| (least.min(x), most.max(x)))
+        let spans = |table: fn(&Coordinate) -> &Vec<isize>, pieces: &[Range<usize>]| -> Spans {
+            let coordinates = self.coordinates.iter();
+            let of_pieces = |table: &Vec<isize>| {
+                pieces.iter().map(|piece| Span::new(table, piece)).reduce(Span::with)
+            };
+            coordinates.filter_map(|coordinate| of_pieces(table(coordinate))).collect()
         };
-        let rows: Vec<_> = pieces(&self.even_rows, outer.clone()).collect();
-        let terms: Vec<_> = pieces(&self.even_terms, ks.clone()).collect();
-        let side = |coordinate: &Coordinate| {
-            let (row, last_row) = range(&coordinate.outer, &rows);
-            let (k, last_k) = range(&coordinate.k, &terms);
-            let extent = (last_row - row + last_k - k + 1) as usize;
-            Side { low: coordinate.batch[batch] + row + k, row, k, extent, stride: 1 }
+        let outer_pieces: Vec<_> = pieces(&self.even_rows, outer.clone()).collect();
+        let rows = spans(|coordinate| &coordinate.outer, &outer_pieces);
+        let mut terms: Vec<_> = pieces(&self.even_terms, ks.clone()).collect();
+        let is_there = |terms: &Range<usize>| self.is_there(batch, &rows, terms);
+        // The box of no terms would have no extent.
+        if terms.iter().any(is_there) {
+            terms.retain(is_there);
+        }
+        let columns = spans(|coordinate| &coordinate.k, &terms);
+        let side = |((row, k), coordinate): ((Span, Span), &Coordinate)| {
+            let extent = (row.last - row.first + k.last - k.first + 1) as usize;
+            Side { low: coordinate.batch[batch] + row.first + k.first, row, k, extent, stride: 1 }
         };
-        let mut sides: Vec<Side> = self.coordinates.iter().map(side).collect();
+        let spans = rows.into_iter().zip(columns);
+        let mut sides: Vec<Side> = spans.zip(&self.coordinates).map(side).collect();
         for i in (0..sides.len() - 1).rev() {
             let stride = sides[i + 1].stride * sides[i + 1].extent;
             let bytes = stride * size_of::<f32>();
@@ -202,7 +212,45 @@ impl Window {
                 stride
             };
         }
-        Frame { window: self, sides, outer, terms }
+        Frame { window: self, sides, batch, outer, first_term: ks.start, terms }
+    }
+
+    /// Returns the spans of some evenly spaced rows.
+    fn rows(&self, rows: &Range<usize>) -> Spans {
+        self.coordinates.iter().map(|coordinate| Span::new(&coordinate.outer, rows)).collect()
+    }
+
+    /// Returns whether some of these evenly spaced terms may be in the operand, for rows with these
+    /// spans. Otherwise all are zero.
+    fn is_there(&self, batch: usize, rows: &[Span], terms: &Range<usize>) -> bool {
+        rows.iter().zip(&self.coordinates).all(|(row, coordinate)| {
+            let (batch, k) = (coordinate.batch[batch], Span::new(&coordinate.k, terms));
+            coordinate.within.start <= batch + row.last + k.last
+                && batch + row.first + k.first < coordinate.within.end
+        })
+    }
+}
+
+/// The least and the greatest of a coordinate's terms.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: isize,
+    last: isize,
+}
+
+/// The spans of all coordinates.
+type Spans = SmallVec<[Span; 4]>;
+
+impl Span {
+    /// Returns the span of some evenly spaced values of a table.
+    fn new(table: &[isize], range: &Range<usize>) -> Self {
+        let (first, last) = (table[range.start], table[range.end - 1]);
+        Self { first: first.min(last), last: first.max(last) }
+    }
+
+    /// Returns the span of both.
+    fn with(self, other: Self) -> Self {
+        Self { first: self.first.min(other.first), last: self.last.max(other.last) }
     }
 }
 
@@ -226,8 +274,10 @@ fn pieces(even: &[u32], range: Range<usize>) -> impl Iterator<Item = Range<usize
 pub struct Frame<'a> {
     window: &'a Window,
     sides: Vec<Side>,
+    batch: usize,
     outer: Range<usize>,
-    /// The terms, in evenly spaced pieces.
+    first_term: usize,
+    /// The terms that have places, in evenly spaced pieces.
     terms: Vec<Range<usize>>,
 }
 
@@ -235,9 +285,9 @@ pub struct Frame<'a> {
 struct Side {
     /// The least value: the sum of the batch's, a row's and a term's part.
     low: isize,
-    /// The row's and the term's part of it.
-    row: isize,
-    k: isize,
+    /// The rows' and the terms' parts of it.
+    row: Span,
+    k: Span,
     /// The number of values.
     extent: usize,
     /// The box's elements per step of the coordinate.
@@ -248,6 +298,16 @@ impl Frame<'_> {
     /// Returns the number of elements.
     pub fn elements(&self) -> usize {
         self.sides[0].stride * self.sides[0].extent
+    }
+
+    /// Returns the number of elements that are in the operand. The others are zero.
+    fn elements_inside(&self) -> usize {
+        let sides = self.sides.iter().zip(&self.window.coordinates);
+        let extents = sides.map(|(side, coordinate)| {
+            let end = (side.low + side.extent as isize).min(coordinate.within.end);
+            (end - side.low.max(coordinate.within.start)).max(0) as usize
+        });
+        extents.product()
     }
 
     /// Copies the box. The element with all coordinates 0 is `data[origin]`.
@@ -300,7 +360,9 @@ impl Frame<'_> {
         let place = |row: usize| -> isize {
             let parts = self.sides.iter().zip(&self.window.coordinates);
             parts
-                .map(|(side, coordinate)| (coordinate.outer[row] - side.row) * side.stride as isize)
+                .map(|(side, coordinate)| {
+                    (coordinate.outer[row] - side.row.first) * side.stride as isize
+                })
                 .sum()
         };
         let start = place(row);
@@ -308,36 +370,74 @@ impl Frame<'_> {
         (start as usize, step.max(0) as usize)
     }
 
-    /// Lists the terms in runs. Returns the elements between terms within a run, which is 1 where a
-    /// panel is [`Layout::KContiguous`].
-    pub fn runs(&self, runs: &mut Runs) -> usize {
-        runs.clear();
-        let place = |term: usize| -> usize {
-            let parts = self.sides.iter().zip(&self.window.coordinates);
-            parts
-                .map(|(side, coordinate)| (coordinate.k[term] - side.k) * side.stride as isize)
-                .sum::<isize>() as usize
-        };
-        // The distance from the first of some terms to the second, unless the second comes before
-        // it.
-        let by =
-            |terms: &Range<usize>| place(terms.clone().nth(1)?).checked_sub(place(terms.start));
-        let step = match self.window.layout {
+    /// Returns the elements between terms within a run, which is 1 where a panel is
+    /// [`Layout::KContiguous`].
+    pub fn term_step(&self) -> usize {
+        match self.window.layout {
             Layout::KContiguous => 1,
-            Layout::RowContiguous => {
-                self.terms.iter().filter_map(by).find(|&by| by > 0).unwrap_or(1)
-            }
-        };
+            Layout::RowContiguous => self
+                .terms
+                .iter()
+                .filter_map(|terms| self.step(terms))
+                .find(|&by| by > 0)
+                .unwrap_or(1),
+        }
+    }
+
+    /// Returns whether no element of these evenly spaced rows is beyond the operand.
+    pub fn is_inside(&self, rows: &Range<usize>) -> bool {
+        let coordinates = self.window.coordinates.iter();
+        self.sides.iter().zip(self.window.rows(rows)).zip(coordinates).all(
+            |((side, row), coordinate)| {
+                let batch = coordinate.batch[self.batch];
+                coordinate.within.start <= batch + row.first + side.k.first
+                    && batch + row.last + side.k.last < coordinate.within.end
+            },
+        )
+    }
+
+    /// Adds the runs of all terms, or of those that are not zero in all `rows`, and returns their
+    /// range. The rows are a panel's, evenly spaced. `step` is [`Frame::term_step`].
+    pub fn add_runs(
+        &self,
+        rows: Option<&Range<usize>>,
+        step: usize,
+        runs: &mut Runs,
+    ) -> Range<usize> {
+        let start = runs.len();
+        let rows = rows.map(|rows| self.window.rows(rows));
         for terms in &self.terms {
-            let together = if by(terms) == Some(step) { terms.len() } else { 1 };
+            if rows.as_ref().is_some_and(|rows| !self.window.is_there(self.batch, rows, terms)) {
+                continue;
+            }
+            let together = if self.step(terms) == Some(step) { terms.len() } else { 1 };
             for first in terms.clone().step_by(together) {
-                let (offset, length) = (place(first), together);
-                match runs.last_mut() {
-                    Some(run) if run.offset + run.length * step == offset => run.length += length,
-                    _ => runs.push(Run { offset, length }),
+                let (term, offset) = (first - self.first_term, self.term(first));
+                match runs[start..].last_mut() {
+                    Some(run)
+                        if run.term + run.length == term
+                            && run.offset + run.length * step == offset =>
+                    {
+                        run.length += together;
+                    }
+                    _ => runs.push(Run { term, offset, length: together }),
                 }
             }
         }
-        step
+        start..runs.len()
+    }
+
+    /// Returns the place of a term in the box.
+    fn term(&self, term: usize) -> usize {
+        let parts = self.sides.iter().zip(&self.window.coordinates);
+        parts
+            .map(|(side, coordinate)| (coordinate.k[term] - side.k.first) * side.stride as isize)
+            .sum::<isize>() as usize
+    }
+
+    /// Returns the distance from the first of some terms to the second, unless there is none or
+    /// the second comes before it.
+    fn step(&self, terms: &Range<usize>) -> Option<usize> {
+        self.term(terms.clone().nth(1)?).checked_sub(self.term(terms.start))
     }
 }

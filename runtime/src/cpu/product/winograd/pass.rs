@@ -269,7 +269,7 @@ impl Winograd {
                         Strided { start: a.as_ptr(), stride: size.tile },
                         Strided { start: b.as_ptr(), stride: padded },
                     );
-                    let run = [Run { offset: 0, length: count }];
+                    let run = [Run { term: 0, offset: 0, length: count }];
                     // SAFETY: the kernel's contract holds. `a`, `b` and `c` are slices of exactly
                     // the rows × columns that the kernel accesses, at these strides, and the kernel
                     // is one of `Element::kernels`.
