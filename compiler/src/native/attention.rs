@@ -73,14 +73,9 @@ impl Attention {
     /// Divides the nest as [`Attention::new`] does, into blocks of about this many scores.
     pub fn in_blocks(nest: &Nest, profile: &Profile, scores: usize) -> Option<Self> {
         let compile = |nest: &Nest| NativeProgram::plain(nest, profile, &|_| false);
-        let compile_weights = |nest: &Nest| {
-            let mut weights = compile(nest);
-            weights.epilogue.make_weights_normal();
-            weights
-        };
         let stages = |stages: &nest::Stages| Stages {
             scores: stages.scores.iter().map(compile).collect(),
-            weights: compile_weights(&stages.weights),
+            weights: compile(&stages.weights),
             product: compile(&stages.product),
             area: stages.area,
         };

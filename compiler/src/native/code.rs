@@ -55,12 +55,6 @@ pub enum Code {
     Exp,
     /// `exp(x - a)`
     ExpSub,
-    /// `exp(x)`, but e⁻⁶⁹, about 10⁻³⁰, instead of less than that which is not 0. As a weight
-    /// beside a 1 any number so small is as good, but processors take long for subnormal ones, and
-    /// for subnormal products.
-    ExpNormal,
-    /// The same of `x - a`.
-    ExpSubNormal,
     /// `tanh(x)`
     Tanh,
     /// The error function.
@@ -135,7 +129,7 @@ pub enum WordOp {
 impl Code {
     /// The operations other than words: each with its name in text forms and the number of its
     /// operands.
-    const NAMED: [(Code, &'static str, usize); 37] = [
+    const NAMED: [(Code, &'static str, usize); 35] = [
         (Code::Nothing, "nothing", 0),
         (Code::Take, "take", 1),
         (Code::Add, "add", 1),
@@ -161,8 +155,6 @@ impl Code {
         (Code::Rsqrt, "rsqrt", 0),
         (Code::Exp, "exp", 0),
         (Code::ExpSub, "exp_sub", 1),
-        (Code::ExpNormal, "exp_normal", 0),
-        (Code::ExpSubNormal, "exp_sub_normal", 1),
         (Code::Tanh, "tanh", 0),
         (Code::Erf, "erf", 0),
         (Code::Sigmoid, "sigmoid", 0),
@@ -174,20 +166,6 @@ impl Code {
         (Code::SignedByte, "signed_byte", 0),
         (Code::UnsignedByte, "unsigned_byte", 0),
     ];
-
-    /// Returns whether it takes about as long as 16 others.
-    pub(super) fn is_long(self) -> bool {
-        matches!(
-            self,
-            Code::Exp
-                | Code::ExpSub
-                | Code::ExpNormal
-                | Code::ExpSubNormal
-                | Code::Tanh
-                | Code::Erf
-                | Code::Sigmoid
-        )
-    }
 
     /// Returns the number of its operands.
     pub fn operands(self) -> usize {

@@ -225,11 +225,6 @@ impl Tape {
             self.steps.iter().enumerate().filter_map(work).max().map(|(_, number)| number);
     }
 
-    /// Makes the weights of attention without subnormal numbers: see [`Code::ExpNormal`].
-    pub(super) fn make_weights_normal(&mut self) {
-        chain::make_weights_normal(&mut self.steps);
-    }
-
     /// Returns whether the only result is the accumulated value, unchanged.
     #[inline]
     pub fn is_accumulator(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
 use crate::graph::Aggregation;
 use crate::nest::Leaf;
-use crate::scalar::{BinaryOp, Inst, UnaryOp, Value};
+use crate::scalar::{Inst, Value};
 
 use super::code::{Code, Relation};
 use super::step::{Action, TapeStep};
@@ -61,7 +61,7 @@ impl Chain {
     /// Estimates the operations on an element.
     pub(super) fn work(&self) -> usize {
         let of = |step: &Move| match step {
-            Move::Apply(code, _) if code.is_long() => 16,
+            Move::Apply(Code::Exp | Code::ExpSub | Code::Tanh | Code::Erf | Code::Sigmoid, _) => 16,
             _ => 1,
         };
         self.moves.iter().map(of).sum()
@@ -188,49 +188,6 @@ pub(super) fn joined(
     }
     joined.reverse();
     joined
-}
-
-/// Makes each exp(x - top), where the top is the maximum of a row, one that has no subnormal
-/// results.
-pub(super) fn make_weights_normal(steps: &mut [TapeStep]) {
-    let tops: HashSet<Value> = steps.iter().flat_map(maxima).collect();
-    let is_below_top = |step: &&TapeStep| matches!(step.action, Action::Binary(BinaryOp::Sub, _, top) if tops.contains(&top));
-    let differences: HashSet<Value> =
-        steps.iter().filter(is_below_top).map(|step| step.value).collect();
-    for TapeStep { value, register, action } in steps {
-        match action {
-            Action::Unary(UnaryOp::Exp, x) if differences.contains(x) => {
-                let moves = vec![Move::Apply(Code::ExpNormal, [None; 2]), Move::Keep(*value)];
-                let registers = vec![(*value, *register)];
-                *action = Action::Chain(Box::new(Chain { from: *x, moves, registers }));
-            }
-            Action::Chain(chain) => {
-                for step in &mut chain.moves {
-                    if let Move::Apply(code @ Code::ExpSub, [Some(top), _]) = step
-                        && tops.contains(top)
-                    {
-                        *code = Code::ExpSubNormal;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Returns the maxima of rows that a step computes.
-fn maxima(step: &TapeStep) -> Vec<Value> {
-    match &step.action {
-        Action::Statistic(Aggregation::Max, _) => vec![step.value],
-        Action::Chain(chain) => {
-            let maximum = |step: &Move| match *step {
-                Move::Aggregate(Aggregation::Max, value) => Some(value),
-                _ => None,
-            };
-            chain.moves.iter().filter_map(maximum).collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// Finds values that chains, and loads at run-time indices, may store in the memory of a result

@@ -313,28 +313,6 @@ macro_rules! on_copy {
     }};
 }
 
-/// The exponential of less is 0.
-const ZERO_BELOW: f32 = -104.0;
-/// The exponent of the least weight of attention that is not 0.
-const LEAST_WEIGHT: f32 = -69.0;
-
-/// Computes the exponential of each register. Where it is 0, it takes no longer than elsewhere. If
-/// `is_normal`, no result is subnormal: see [`tile_compiler::native::Code::ExpNormal`].
-#[inline(always)]
-pub(super) fn exp_of_weights<L: Lanes, const K: usize>(
-    proof: L::Proof,
-    is_normal: bool,
-    x: &mut [L; K],
-) {
-    let (zero, zero_below) = (L::splat(proof, 0.0), L::splat(proof, ZERO_BELOW));
-    let least = L::splat(proof, LEAST_WEIGHT);
-    let bound = if is_normal { least } else { zero_below };
-    let all = *x;
-    each!(x, k => least.if_less(all[k], bound, all[k]));
-    L::exp_each(x);
-    each!(x, k => zero.if_less(all[k], zero_below, x[k]));
-}
-
 /// Combines the registers of `x` with the row's aggregate at a place.
 macro_rules! aggregate {
     ($strip:ident, $x:ident, $place:ident, $combine:ident) => {{
@@ -395,11 +373,9 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
                 each!(x, k => L::splat(strip.proof, 1.0).div(x[k].sqrt()))
             }
             Code::Exp => L::exp_each(&mut x),
-            Code::ExpSub | Code::ExpNormal | Code::ExpSubNormal => {
-                if code != Code::ExpNormal {
-                    each!(x, k => x[k].sub(strip.load(a, k)));
-                }
-                exp_of_weights(strip.proof, code != Code::ExpSub, &mut x);
+            Code::ExpSub => {
+                each!(x, k => x[k].sub(strip.load(a, k)));
+                L::exp_each(&mut x);
             }
             Code::Tanh => on_copy!(x, tanh_each),
             Code::Erf => on_copy!(x, erf_each),

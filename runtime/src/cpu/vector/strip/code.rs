@@ -43,7 +43,7 @@ macro_rules! codes {
 
 codes! {
     Nothing Take Add Sub SubFrom Mul Div DivInto Max MaxOf Min MinOf MulAdd MulSub MulSubFrom AddMul
-    Square Neg Abs Sqrt Recip Rint Rsqrt Exp ExpSub ExpNormal ExpSubNormal Tanh Erf Sigmoid FromSigned
+    Square Neg Abs Sqrt Recip Rint Rsqrt Exp ExpSub Tanh Erf Sigmoid FromSigned
     FromUnsigned ToSigned ToSignedByte ToUnsignedByte SignedByte UnsignedByte;
 
     /// The six relations store at `b` whether they hold between `x` and `a`.

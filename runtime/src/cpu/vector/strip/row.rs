@@ -1,6 +1,6 @@
 //! One row after the other: a chain's operations over the strips of a row.
 
-use super::apply::{Strip, exp_of_weights, fetch, one, paired};
+use super::apply::{Strip, fetch, one, paired};
 use super::code::{ChunkPointer, Code, Op};
 use crate::cpu::vector::lanes::Lanes;
 use std::ops::Range;
@@ -106,7 +106,7 @@ unsafe fn finish_row<L: Lanes>(op: &mut Op) {
 
 /// The operations with a loop of their own. Chains that do only one of them between loads and
 /// stores are common, and short compared with dispatching on the operation for each strip.
-const LONE: [Code; 4] = [Code::Nothing, Code::ExpSub, Code::ExpSubNormal, Code::DivEvenly];
+const LONE: [Code; 3] = [Code::Nothing, Code::ExpSub, Code::DivEvenly];
 
 /// Recognises a chain that has a loop of its own. Returns the number of prefetches at its start,
 /// the operation after them, and the aggregate of its results. The operands of the operation are
@@ -180,14 +180,13 @@ unsafe fn all_strips<L: Lanes>(
             };
         }
         match op.code {
-            code @ (Code::ExpSub | Code::ExpSubNormal) => {
-                let is_normal = code == Code::ExpSubNormal;
+            Code::ExpSub => {
                 let by = L::load(proof, op.a.start.cast());
                 rows!(all => {
                     for x in &mut all {
                         *x = x.sub(by);
                     }
-                    exp_of_weights(proof, is_normal, &mut all);
+                    L::exp_each(&mut all);
                 });
             }
             Code::DivEvenly => {
