@@ -180,6 +180,44 @@ proptest! {
     }
 }
 
+/// Taps so far apart that most read no pixel: these do not count. The zeros of a padded image do,
+/// and give NaN times an infinite weight.
+#[test]
+fn taps_beside_the_image() {
+    let implicit = "Y[y, x, f: 10, 10, 8] = +(X[y + 8*i - 8, x + 8*j - 8, c] * K[i, j, c, f]);";
+    let padded = "P[y, x, c: 26, 26, 16] = =(X[y - 8, x - 8, c]);
+        Y[y, x, f: 10, 10, 8] = +(P[y + 8*i, x + 8*j, c] * K[i, j, c, f]);";
+    let x = whole(DType::F32, &[10, 10, 16], |i| i * 5 % 9 - 4);
+    let weights = |infinite: bool| {
+        let mut k: Vec<f32> = (0..9 * 16 * 8).map(|i| (i * 7 % 9) as f32 - 4.0).collect();
+        if infinite {
+            k[3] = f32::INFINITY;
+        }
+        Tensor::from_f32([3, 3, 16, 8], &k).unwrap()
+    };
+    for (statements, infinite, nans) in
+        [(implicit, false, 0), (implicit, true, 0), (padded, false, 0), (padded, true, 96)]
+    {
+        let source = format!("function f(X, K) -> (Y) {{ {statements} }}");
+        let (model, k) = (Model::compile(&source).unwrap(), weights(infinite));
+        let run = |device: Device| {
+            let builder = model.on(&device).input("X", x.ty().clone()).input("K", k.ty().clone());
+            builder
+                .build()
+                .unwrap()
+                .run([("X", &x), ("K", &k)])
+                .unwrap()
+                .get("Y")
+                .unwrap()
+                .to_f64s()
+        };
+        let (found, expected) = (run(Device::cpu()), run(Device::reference()));
+        let alike = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan());
+        assert!(found.iter().zip(&expected).all(alike), "infinite weight: {infinite}, {source}");
+        assert_eq!(expected.iter().filter(|y| y.is_nan()).count(), nans, "{source}");
+    }
+}
+
 #[test]
 fn rows_of_any_length_are_scattered() {
     let kinds = [(DType::F32, '+'), (DType::I32, '+'), (DType::U8, '>'), (DType::F64, '<')];

@@ -24,6 +24,7 @@ use crate::cpu::vector::number::{Bool, Number};
 use crate::cpu::vector::quad::{QUAD, Quad};
 use std::ops::Range;
 use store::Epilogue;
+use tile_compiler::affine::Affine;
 use tile_compiler::dtype::DType;
 use tile_compiler::native::{CHUNK, Factor, Lines, NativeProgram, Product};
 
@@ -113,13 +114,13 @@ struct Computed {
 impl Contraction {
     /// Prepares a product of the program.
     pub fn new(program: &NativeProgram, product: &Product) -> Self {
-        let Product { batch, rows, columns, terms, packs, blocks, .. } = product;
+        let Product { batch, rows, columns, terms, guards, packs, blocks, .. } = product;
         let kind = Kind::new(program, product);
         let [b, m, n, k] = [batch, rows, columns, terms].map(|axes| program.points(axes));
         let k = k.div_ceil(kind.terms());
         let mut size = Size { batch: b, m, n, k, blocks: *blocks };
-        let mut left = Side::new(program, [batch, rows, terms], &product.left);
-        let mut right = Side::new(program, [batch, columns, terms], &product.right);
+        let mut left = Side::new(program, [batch, rows, terms], &product.left, guards);
+        let mut right = Side::new(program, [batch, columns, terms], &product.right, guards);
         let mut terms_order = None;
         if let (Side::Gathered { places, .. }, Side::Gathered { places: of_right, .. }) =
             (&mut left, &mut right)
@@ -271,10 +272,16 @@ impl Contraction {
 
 impl Side {
     /// Creates the operand of a factor. `axes` are its batch, outer and reduction axes.
-    fn new(program: &NativeProgram, axes: [&[usize]; 3], factor: &Factor) -> Self {
+    /// A term counts only where the `guards` hold.
+    fn new(
+        program: &NativeProgram,
+        axes: [&[usize]; 3],
+        factor: &Factor,
+        guards: &[Affine],
+    ) -> Self {
         match factor {
             Factor::Gathered { address, whole } => {
-                let places = Box::new(gathered(program, axes, address));
+                let places = Box::new(gathered(program, axes, address, guards));
                 Side::Gathered { operand: address.operand, places, whole: *whole }
             }
             Factor::Computed { tape, guards } => {

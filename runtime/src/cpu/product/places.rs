@@ -16,8 +16,14 @@ pub fn locate(extents: &[usize], axes: &[usize], mut position: usize, point: &mu
 }
 
 /// Returns tables of the offsets of an address, for batch, outer and reduction axes. Each of its
-/// expressions is a sum of one term for each of these groups.
-pub fn gathered(program: &NativeProgram, groups: [&[usize]; 3], address: &Address) -> Places {
+/// expressions is a sum of one term for each of these groups. A term of the product counts only
+/// where the `guards` hold.
+pub fn gathered(
+    program: &NativeProgram,
+    groups: [&[usize]; 3],
+    address: &Address,
+    guards: &[Affine],
+) -> Places {
     let NativeProgram { variables, extents, .. } = program;
     let expressions: Vec<&Affine> = address.expressions().collect();
     let is_loop = |v: usize| program.loops().contains(&v);
@@ -55,7 +61,7 @@ pub fn gathered(program: &NativeProgram, groups: [&[usize]; 3], address: &Addres
     let of_loops =
         |affine: &&Affine| program.loops().map(|v| affine.coefficient(v) as isize).collect();
     let loops = expressions.iter().map(of_loops).collect();
-    let window = window(program, groups, address);
+    let window = window(program, groups, address, guards);
     Places { batch: axis(0), outer: axis(1), k: axis(2), loops, window }
 }
 
@@ -68,6 +74,7 @@ fn window(
     program: &NativeProgram,
     groups: [&[usize]; 3],
     address: &Address,
+    guards: &[Affine],
 ) -> Option<(Window, isize)> {
     let Address { offset, conditions, .. } = address;
     let (extents, axes) = (&program.extents, program.variables.axes);
@@ -85,10 +92,13 @@ fn window(
             }
         };
         let (sum, constant) = (&mut sums[number], condition.offset() as isize);
-        if sum.terms == terms {
-            sum.within.start = sum.within.start.max(-constant);
-        } else {
-            sum.within.end = sum.within.end.min(constant + 1);
+        let ranges = [Some(&mut sum.within), guards.contains(condition).then_some(&mut sum.counts)];
+        for range in ranges.into_iter().flatten() {
+            if sum.terms == terms {
+                range.start = range.start.max(-constant);
+            } else {
+                range.end = range.end.min(constant + 1);
+            }
         }
     }
     let mut rest: Vec<(usize, i64)> = Vec::new();
@@ -113,7 +123,7 @@ fn window(
                 sum.stride = step;
             }
             _ if extent == 1 => {}
-            _ => sums.push(Sum { terms: term, stride: step, within: isize::MIN..isize::MAX }),
+            _ => sums.push(Sum { terms: term, stride: step, within: ALL, counts: ALL }),
         }
     }
     let table = |terms: &Affine, group: &[usize]| -> Vec<isize> {
@@ -124,9 +134,9 @@ fn window(
         };
         (0..program.points(group)).map(of_point).collect()
     };
-    let coordinates = sums.into_iter().map(|Sum { terms, stride, within }| {
+    let coordinates = sums.into_iter().map(|Sum { terms, stride, within, counts }| {
         let [batch, outer, k] = groups.map(|axes| table(&terms, axes));
-        Coordinate { stride: stride as usize, within, batch, outer, k }
+        Coordinate { stride: stride as usize, within, counts, batch, outer, k }
     });
     let rows = groups[1].iter().rev().map(|&axis| extents[axis]).collect();
     Some((Window::new(coordinates.collect(), rows)?, offset.offset() as isize))
@@ -137,7 +147,11 @@ struct Sum {
     terms: Affine,
     stride: i64,
     within: Range<isize>,
+    counts: Range<isize>,
 }
+
+/// The range of a sum that nothing bounds.
+const ALL: Range<isize> = isize::MIN..isize::MAX;
 
 impl Sum {
     /// Finds the factor of `terms` in `offset`. A negative factor is replaced by a positive one,
@@ -152,6 +166,6 @@ impl Sum {
             return None;
         }
         let terms = if stride > 0 { terms } else { negated.clone() };
-        Some(Self { terms, stride: stride.abs(), within: isize::MIN..isize::MAX })
+        Some(Self { terms, stride: stride.abs(), within: ALL, counts: ALL })
     }
 }

@@ -190,7 +190,7 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                     let layout = window.layout();
                     let stride = if layout == Layout::KContiguous { row_step } else { step };
                     let panel = Strided { start: packed[start..].as_ptr(), stride };
-                    let runs = if frame.is_inside(rows) {
+                    let runs = if frame.counts_all(rows) {
                         all.clone()
                     } else {
                         frame.add_runs(Some(rows), step, runs)
@@ -222,7 +222,12 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
                             Panel { data: &mut *packed, outer_stride, k_stride },
                         );
                     }
-                    Left { panel: Strided { start: packed.as_ptr(), stride }, layout, runs: 0..1 }
+                    let panel = Strided { start: packed.as_ptr(), stride };
+                    let runs = match a.window() {
+                        Some(window) => window.add_packed_runs(*batch, rows, &ks, k_stride, runs),
+                        None => 0..1,
+                    };
+                    Left { panel, layout, runs }
                 }
             });
         }

@@ -189,7 +189,7 @@ fn equals_its_definition(
         ),
     );
     let coordinate = |stride: usize, within: Range<isize>, outer: Vec<isize>, k: Vec<isize>| {
-        Coordinate { stride, within, batch: vec![0], outer, k }
+        Coordinate { stride, counts: within.clone(), within, batch: vec![0], outer, k }
     };
     let of_pixels = |of: fn((isize, isize)) -> isize| pixels().map(of).collect();
     let of_taps = |of: fn((isize, isize, isize)) -> isize| taps().map(of).collect();

@@ -37,6 +37,10 @@ pub struct Coordinate {
     pub stride: usize,
     /// The range in which there are elements. Elsewhere there are zeros.
     pub within: Range<isize>,
+    /// The range in which terms count. Elsewhere they are left out or not, alike with any division
+    /// of the rows in tasks. It contains `within`, except where zeros count, as those of a tensor
+    /// that was padded: times an infinite number, they give NaN.
+    pub counts: Range<isize>,
     /// The terms that each batch adds to it.
     pub batch: Vec<isize>,
     /// The terms that each row adds to it.
@@ -178,8 +182,8 @@ impl Window {
         Self { coordinates, even_terms, ..self.clone() }
     }
 
-    /// Returns the box that the rows `outer` and the terms `ks` of a batch span. Terms that are
-    /// zero in all these rows have no place in it.
+    /// Returns the box that the rows `outer` and the terms `ks` of a batch span. Terms that count
+    /// in none of these rows have no place in it.
     pub fn frame(&self, batch: usize, outer: Range<usize>, ks: Range<usize>) -> Frame<'_> {
         let spans = |table: fn(&Coordinate) -> &Vec<isize>, pieces: &[Range<usize>]| -> Spans {
             let coordinates = self.coordinates.iter();
@@ -191,10 +195,10 @@ impl Window {
         let outer_pieces: Vec<_> = pieces(&self.even_rows, outer.clone()).collect();
         let rows = spans(|coordinate| &coordinate.outer, &outer_pieces);
         let mut terms: Vec<_> = pieces(&self.even_terms, ks.clone()).collect();
-        let is_there = |terms: &Range<usize>| self.is_there(batch, &rows, terms);
+        let may_count = |terms: &Range<usize>| self.may_count(batch, &rows, terms);
         // The box of no terms would have no extent.
-        if terms.iter().any(is_there) {
-            terms.retain(is_there);
+        if terms.iter().any(may_count) {
+            terms.retain(may_count);
         }
         let columns = spans(|coordinate| &coordinate.k, &terms);
         let side = |((row, k), coordinate): ((Span, Span), &Coordinate)| {
@@ -220,14 +224,34 @@ impl Window {
         self.coordinates.iter().map(|coordinate| Span::new(&coordinate.outer, rows)).collect()
     }
 
-    /// Returns whether some of these evenly spaced terms may be in the operand, for rows with these
-    /// spans. Otherwise all are zero.
-    fn is_there(&self, batch: usize, rows: &[Span], terms: &Range<usize>) -> bool {
+    /// Returns whether some of these evenly spaced terms may count, for rows with these spans.
+    fn may_count(&self, batch: usize, rows: &[Span], terms: &Range<usize>) -> bool {
         rows.iter().zip(&self.coordinates).all(|(row, coordinate)| {
             let (batch, k) = (coordinate.batch[batch], Span::new(&coordinate.k, terms));
-            coordinate.within.start <= batch + row.last + k.last
-                && batch + row.first + k.first < coordinate.within.end
+            coordinate.counts.start <= batch + row.last + k.last
+                && batch + row.first + k.first < coordinate.counts.end
         })
+    }
+
+    /// Adds the runs of the terms `ks` that count in a panel of evenly spaced `rows`, packed with
+    /// `k_stride` elements from term to term. Returns their range. The box's runs are the same
+    /// terms, so that sums do not depend on which of both a task uses.
+    pub fn add_packed_runs(
+        &self,
+        batch: usize,
+        rows: &Range<usize>,
+        ks: &Range<usize>,
+        k_stride: usize,
+        runs: &mut Runs,
+    ) -> Range<usize> {
+        let (start, spans) = (runs.len(), self.rows(rows));
+        for terms in pieces(&self.even_terms, ks.clone()) {
+            if self.may_count(batch, &spans, &terms) {
+                let term = terms.start - ks.start;
+                runs.push(Run { term, offset: term * k_stride, length: terms.len() });
+            }
+        }
+        start..runs.len()
     }
 }
 
@@ -384,19 +408,19 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns whether no element of these evenly spaced rows is beyond the operand.
-    pub fn is_inside(&self, rows: &Range<usize>) -> bool {
+    /// Returns whether all terms count in these evenly spaced rows.
+    pub fn counts_all(&self, rows: &Range<usize>) -> bool {
         let coordinates = self.window.coordinates.iter();
         self.sides.iter().zip(self.window.rows(rows)).zip(coordinates).all(
             |((side, row), coordinate)| {
                 let batch = coordinate.batch[self.batch];
-                coordinate.within.start <= batch + row.first + side.k.first
-                    && batch + row.last + side.k.last < coordinate.within.end
+                coordinate.counts.start <= batch + row.first + side.k.first
+                    && batch + row.last + side.k.last < coordinate.counts.end
             },
         )
     }
 
-    /// Adds the runs of all terms, or of those that are not zero in all `rows`, and returns their
+    /// Adds the runs of all terms, or of those that count in some of the `rows`, and returns their
     /// range. The rows are a panel's, evenly spaced. `step` is [`Frame::term_step`].
     pub fn add_runs(
         &self,
@@ -407,7 +431,7 @@ impl Frame<'_> {
         let start = runs.len();
         let rows = rows.map(|rows| self.window.rows(rows));
         for terms in &self.terms {
-            if rows.as_ref().is_some_and(|rows| !self.window.is_there(self.batch, rows, terms)) {
+            if rows.as_ref().is_some_and(|rows| !self.window.may_count(self.batch, rows, terms)) {
                 continue;
             }
             let together = if self.step(terms) == Some(step) { terms.len() } else { 1 };

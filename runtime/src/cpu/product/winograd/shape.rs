@@ -52,7 +52,12 @@ impl Shape {
             channels: winograd.channels,
             filters: winograd.filters,
             kernel: winograd.kernel.operand,
-            places: gathered(program, [&[], &[winograd.filter], &winograd.terms], &winograd.kernel),
+            places: gathered(
+                program,
+                [&[], &[winograd.filter], &winograd.terms],
+                &winograd.kernel,
+                &[],
+            ),
             packs: winograd.packs,
         }
     }
