@@ -37,9 +37,8 @@ pub struct Coordinate {
     pub stride: usize,
     /// The range in which there are elements. Elsewhere there are zeros.
     pub within: Range<isize>,
-    /// The range in which terms count. Elsewhere they are left out or not, alike with any division
-    /// of the rows in tasks. It contains `within`, except where zeros count, as those of a tensor
-    /// that was padded: times an infinite number, they give NaN.
+    /// The range in which terms count; elsewhere they may be left out. It is wider than `within`
+    /// where zeros count, as those of a padded tensor: times an infinite number, they give NaN.
     pub counts: Range<isize>,
     /// The terms that each batch adds to it.
     pub batch: Vec<isize>,
@@ -51,8 +50,8 @@ pub struct Coordinate {
 
 /// With shorter runs of rows, packing is better: a kernel of few rows waits for its own sums.
 const LEAST_ROWS: usize = 5;
-/// The least average number of uses of an element of the operand, in tenths. With fewer, packing or reading in
-/// place is better.
+/// The least average number of uses of an element of the operand, in tenths. With fewer, packing or
+/// reading in place is better.
 const LEAST_REUSE: usize = 15;
 /// About the terms of a block. It is longer than a packed block, since a panel of rows accesses
 /// fewer than rows × terms elements in L1.
