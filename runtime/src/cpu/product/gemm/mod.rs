@@ -379,12 +379,15 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
         let Size { m, k, blocks: ProductBlocks { terms: block, window_bytes, .. }, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
+        let one = window.run();
+        // Runs in the middle: at the edges some terms count in no row, and have no place.
+        let start = (m / one - 1) / 2 * one;
         let bytes = |rows: usize| {
-            (window.frame(self.batch, 0..rows, 0..block.min(k)).elements() + rows * waiting)
+            let outer = start..start + rows;
+            (window.frame(self.batch, outer, 0..block.min(k)).elements() + rows * waiting)
                 * size_of::<T>()
         };
-        let one = window.run();
-        let (first, second) = (bytes(one), bytes(m.min(2 * one)));
+        let (first, second) = (bytes(one), bytes((m - start).min(2 * one)));
         let more = window_bytes.saturating_sub(first) / second.saturating_sub(first).max(1);
         one.saturating_mul(1 + more).min(MOST_ROWS_IN_WINDOW.max(one))
     }

@@ -225,10 +225,23 @@ impl Window {
 
     /// Returns whether some of these evenly spaced terms may count, for rows with these spans.
     fn may_count(&self, batch: usize, rows: &[Span], terms: &Range<usize>) -> bool {
-        rows.iter().zip(&self.coordinates).all(|(row, coordinate)| {
-            let (batch, k) = (coordinate.batch[batch], Span::new(&coordinate.k, terms));
-            coordinate.counts.start <= batch + row.last + k.last
-                && batch + row.first + k.first < coordinate.counts.end
+        let terms = self.coordinates.iter().map(|coordinate| Span::new(&coordinate.k, terms));
+        self.values(batch, rows, terms)
+            .all(|(value, counts)| counts.start <= value.last && value.first < counts.end)
+    }
+
+    /// Returns the values of each coordinate for rows and terms with these spans, and the range in
+    /// which terms count.
+    fn values<'a>(
+        &'a self,
+        batch: usize,
+        rows: &'a [Span],
+        terms: impl Iterator<Item = Span> + 'a,
+    ) -> impl Iterator<Item = (Span, &'a Range<isize>)> {
+        rows.iter().zip(terms).zip(&self.coordinates).map(move |((row, term), coordinate)| {
+            let batch = coordinate.batch[batch];
+            let (first, last) = (batch + row.first + term.first, batch + row.last + term.last);
+            (Span { first, last }, &coordinate.counts)
         })
     }
 
@@ -247,7 +260,8 @@ impl Window {
         for terms in pieces(&self.even_terms, ks.clone()) {
             if self.may_count(batch, &spans, &terms) {
                 let term = terms.start - ks.start;
-                runs.push(Run { term, offset: term * k_stride, length: terms.len() });
+                let run = Run { term, offset: term * k_stride, length: terms.len() };
+                add_run(runs, start, run, k_stride);
             }
         }
         start..runs.len()
@@ -274,6 +288,20 @@ impl Span {
     /// Returns the span of both.
     fn with(self, other: Self) -> Self {
         Self { first: self.first.min(other.first), last: self.last.max(other.last) }
+    }
+}
+
+/// Appends a run, or prolongs the last of those from `start` on if it follows that. Terms of a run
+/// are `step` elements apart.
+fn add_run(runs: &mut Runs, start: usize, run: Run, step: usize) {
+    match runs[start..].last_mut() {
+        Some(last)
+            if last.term + last.length == run.term
+                && last.offset + last.length * step == run.offset =>
+        {
+            last.length += run.length;
+        }
+        _ => runs.push(run),
     }
 }
 
@@ -409,14 +437,10 @@ impl Frame<'_> {
 
     /// Returns whether all terms count in these evenly spaced rows.
     pub fn counts_all(&self, rows: &Range<usize>) -> bool {
-        let coordinates = self.window.coordinates.iter();
-        self.sides.iter().zip(self.window.rows(rows)).zip(coordinates).all(
-            |((side, row), coordinate)| {
-                let batch = coordinate.batch[self.batch];
-                coordinate.counts.start <= batch + row.first + side.k.first
-                    && batch + row.last + side.k.last < coordinate.counts.end
-            },
-        )
+        let (rows, terms) = (self.window.rows(rows), self.sides.iter().map(|side| side.k));
+        self.window
+            .values(self.batch, &rows, terms)
+            .all(|(value, counts)| counts.start <= value.first && value.last < counts.end)
     }
 
     /// Adds the runs of all terms, or of those that count in some of the `rows`, and returns their
@@ -436,15 +460,7 @@ impl Frame<'_> {
             let together = if self.step(terms) == Some(step) { terms.len() } else { 1 };
             for first in terms.clone().step_by(together) {
                 let (term, offset) = (first - self.first_term, self.term(first));
-                match runs[start..].last_mut() {
-                    Some(run)
-                        if run.term + run.length == term
-                            && run.offset + run.length * step == offset =>
-                    {
-                        run.length += together;
-                    }
-                    _ => runs.push(Run { term, offset, length: together }),
-                }
+                add_run(runs, start, Run { term, offset, length: together }, step);
             }
         }
         start..runs.len()

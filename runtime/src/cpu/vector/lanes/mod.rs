@@ -27,19 +27,30 @@ pub const NOT_EQUAL: i32 = 4;
 #[cfg(target_arch = "x86_64")]
 const TWO_TO_31: f32 = 2147483648.0;
 
-/// Applies `f` to each lane of some registers.
-#[inline(always)]
+/// Applies `f` to each lane of some registers. The plain loops are for the compiler's time: chains
+/// inline this hundreds of times. In tests it is a function, since they emulate more registers.
+#[cfg_attr(not(test), inline(always))]
+#[cfg_attr(test, inline(never))]
 fn each<L: Lanes, const N: usize>(registers: [L; N], f: impl Fn([f32; N]) -> f32) -> L {
     const { assert!(N > 0 && L::LANES <= MOST_LANES) };
     let (mut all, mut out) = ([[0.0; MOST_LANES]; N], [0.0; MOST_LANES]);
-    // SAFETY: the arrays have room for the lanes of any register.
-    all.iter_mut()
-        .zip(registers)
-        .for_each(|(to, register)| unsafe { register.store(to.as_mut_ptr()) });
-    out[..L::LANES]
-        .iter_mut()
-        .enumerate()
-        .for_each(|(i, out)| *out = f(std::array::from_fn(|n| all[n][i])));
+    let mut n = 0;
+    while n < N {
+        // SAFETY: the array has room for the lanes of any register.
+        unsafe { registers[n].store(all[n].as_mut_ptr()) };
+        n += 1;
+    }
+    let mut i = 0;
+    while i < L::LANES {
+        let mut lane = [0.0; N];
+        n = 0;
+        while n < N {
+            lane[n] = all[n][i];
+            n += 1;
+        }
+        out[i] = f(lane);
+        i += 1;
+    }
     // SAFETY: the array has the lanes of any register.
     unsafe { L::load(registers[0].proof(), out.as_ptr()) }
 }
