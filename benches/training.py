@@ -3,11 +3,14 @@
 
     pip install numpy torch
     cargo build --release && python3 benches/training.py [--tilec target/release/tilec] [--rounds 5] [WORKLOAD…]
+    pip install jax && python3 benches/training.py --jax
 
 A step is forward, backward and Adam, with its batch taken from memory. `tilec train` runs some epochs, of which the first, which compiles, is not
 counted; PyTorch runs as many steps, warmed up as long. A line has both fastest epochs, the medians of the rounds' medians, and the median of the
 rounds' ratios, tilec's time to PyTorch's. Where other programs run, believe the fastest. Seconds to compile are those of the first epoch beyond
 the others.
+
+`--jax` measures `mnist-mlp` beside JAX instead, where each epoch is one compiled loop over its batches.
 """
 
 import argparse
@@ -170,6 +173,45 @@ def rival(workload):
     return times
 
 
+def jax_rival():
+    """Seconds of a step in each epoch of JAX, for `mnist-mlp`: one compiled loop of forward, backward and Adam."""
+    import jax
+    import jax.numpy as jnp
+
+    batch, steps = WORKLOADS["mnist-mlp"]()[3:]
+    x, y = samples("mnist-mlp")
+    batches = (jnp.asarray(x).reshape(steps, batch, 784), jnp.asarray(y).reshape(steps, batch))
+
+    def loss(weights, x, y, key):
+        (a, b), (c, d) = weights
+        hidden = jax.nn.relu(x.astype(jnp.float32) / 255 @ a + b)
+        hidden = jnp.where(jax.random.bernoulli(key, 0.8, hidden.shape), hidden / 0.8, 0)
+        return -jnp.take_along_axis(jax.nn.log_softmax(hidden @ c + d), y[:, None], 1).mean()
+
+    def step(state, batch):
+        weights, means, squares, count, key = state
+        key, own = jax.random.split(key)
+        gradients = jax.grad(loss)(weights, *batch, own)
+        count = count + 1
+        means = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, means, gradients)
+        squares = jax.tree.map(lambda s, g: 0.999 * s + 0.001 * g * g, squares, gradients)
+        rate = 0.001 * jnp.sqrt(1 - 0.999**count) / (1 - 0.9**count)
+        weights = jax.tree.map(lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-7), weights, means, squares)
+        return (weights, means, squares, count, key), None
+
+    epoch = jax.jit(lambda state: jax.lax.scan(step, state, batches)[0], donate_argnums=0)
+    key = jax.random.key(1)
+    layer = lambda rows, columns: (jax.random.normal(key, (rows, columns)) / rows**0.5, jnp.zeros(columns))
+    zeros = lambda: jax.tree.map(jnp.zeros_like, [layer(784, 128), layer(128, 10)])
+    state = ([layer(784, 128), layer(128, 10)], zeros(), zeros(), jnp.float32(0), key)
+    times = []
+    for _ in range(EPOCHS):
+        start = time.perf_counter()
+        state = jax.block_until_ready(epoch(state))
+        times.append((time.perf_counter() - start) / steps)
+    return times
+
+
 def ours(workload, tilec, folder):
     """Seconds of a step in each epoch of tilec."""
     import numpy
@@ -187,7 +229,7 @@ def ours(workload, tilec, folder):
         return [json.loads(line)["seconds"] / steps for line in lines]
 
 
-def compare(workload, tilec, rounds):
+def compare(workload, tilec, rounds, rival):
     found = {"tilec": [], "rival": []}
     compiling = []
     with tempfile.TemporaryDirectory() as folder:
@@ -195,7 +237,7 @@ def compare(workload, tilec, rounds):
             first, *rest = ours(workload, tilec, folder)
             compiling.append((first - statistics.median(rest)) * WORKLOADS[workload]()[4])
             found["tilec"].append(rest)
-            _, *rest = json.loads(subprocess.check_output([sys.executable, __file__, "--rival", workload], text=True))
+            _, *rest = json.loads(subprocess.check_output([sys.executable, __file__, "--rival", rival, workload], text=True))
             found["rival"].append(rest)
     fastest = [min(map(min, rows)) * 1e3 for rows in found.values()]
     medians = [[statistics.median(row) * 1e3 for row in rows] for rows in found.values()]
@@ -212,17 +254,19 @@ def main():
     arguments.add_argument("workload", nargs="*", help=", ".join(WORKLOADS))
     arguments.add_argument("--tilec", default="target/release/tilec")
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--rival", metavar="WORKLOAD", choices=WORKLOADS, help=argparse.SUPPRESS)
+    arguments.add_argument("--jax", action="store_true", help="measure mnist-mlp beside JAX")
+    arguments.add_argument("--rival", choices=["PyTorch", "JAX"], help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.rival:
-        return print(json.dumps(rival(given.rival)))
+        return print(json.dumps(jax_rival() if given.rival == "JAX" else rival(*given.workload)))
     unknown = [workload for workload in given.workload if workload not in WORKLOADS]
     if unknown:
         arguments.error(f"no such workload: {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
     print(f"{'ms a step':<14} {'fastest':>9} {'':>9} {'':>6} {'median':>9}")
-    print(f"{'workload':<14}" + f" {'tilec':>9} {'PyTorch':>9} {'ratio':>6}" * 2 + f" {'compile, s':>10}")
-    for workload in given.workload or WORKLOADS:
-        compare(workload, given.tilec, given.rounds)
+    name = "JAX" if given.jax else "PyTorch"
+    print(f"{'workload':<14}" + f" {'tilec':>9} {name:>9} {'ratio':>6}" * 2 + f" {'compile, s':>10}")
+    for workload in ["mnist-mlp"] if given.jax else given.workload or WORKLOADS:
+        compare(workload, given.tilec, given.rounds, name)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ use crate::passes::{
     quantize_weights, quantized, rank, running, separate, settle, share, store_as, stretch, widen,
 };
 use crate::plan::{
-    Draft, Plan, PlanError, Scheduled, divide, filter, in_bytes, keep, kernels, memory, nests,
+    Draft, Plan, PlanError, Scheduled, carry, divide, filter, in_bytes, keep, kernels, memory, nests,
     overwrite, schedules,
 };
 use crate::profile::{Execution, Profile};
@@ -150,7 +150,8 @@ fn planned(
     }
     let draft = stage("nests", nests(&groups, profile, wholes)?, Draft::verify);
     let draft = stage("filter", filter(draft)?, Draft::verify);
-    let mut draft = stage("divide", divide(draft)?, Draft::verify);
+    let draft = stage("divide", divide(draft)?, Draft::verify);
+    let mut draft = stage("carry", carry(draft), Draft::verify);
     if options.updates {
         draft = stage("overwrite", overwrite(draft), Draft::verify);
     }

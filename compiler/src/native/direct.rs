@@ -192,11 +192,14 @@ fn operands(nest: &Nest) -> Option<(&Load, Option<&Load>)> {
 }
 
 /// Returns whether w moves along the last two axes as one, and x from group to group, the first of
-/// these axes.
+/// these axes. Groups as long as several vectors are better computed one by one.
 fn is_of_groups(nest: &Nest, x: &Load, w: &Load, guards: &[&Affine]) -> bool {
+    /// The elements of several vectors.
+    const LONG_GROUP: usize = 64;
     let last = nest.free - 1;
     let Some(groups) = last.checked_sub(1) else { return false };
-    w.offset.coefficient(groups) == nest.axes[last].extent as i64
+    nest.axes[last].extent < LONG_GROUP
+        && w.offset.coefficient(groups) == nest.axes[last].extent as i64
         && x.offset.coefficient(groups) > 0
         && guards
             .iter()

@@ -19,6 +19,11 @@ pub enum Method {
         /// The number of pieces.
         count: usize,
     },
+    /// Rows of `row` places, of which some are written over an operand.
+    Update {
+        /// The places of a row.
+        row: usize,
+    },
     /// A convolution in tiles of `tile` × `tile` results, for windows of side `window`.
     Winograd {
         /// The side of the window.
@@ -70,6 +75,7 @@ impl NativeProgram {
             Implementation::Pointwise => {
                 Method::Pointwise { chunk: self.epilogue.longest.min(self.places()) }
             }
+            Implementation::Update(update) => Method::Update { row: update.row },
             Implementation::Pieces(pieces) => Method::Pieces { count: pieces.len() },
             Implementation::Winograd(winograd) => {
                 Method::Winograd { window: winograd.taps, tile: winograd.tile }
@@ -96,6 +102,7 @@ impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Method::Pointwise { chunk } => write!(f, "pointwise chunk {chunk}"),
+            Method::Update { row } => write!(f, "update row {row}"),
             Method::Pieces { count } => write!(f, "pieces {count}"),
             Method::Winograd { window, tile } => write!(f, "winograd window {window} tile {tile}"),
             Method::Product { rows, columns, terms } => {
@@ -117,6 +124,7 @@ impl Method {
     pub fn read(words: &mut SplitWhitespace) -> Option<Method> {
         let method = match words.next()? {
             "pointwise" => Method::Pointwise { chunk: after(words, "chunk")? },
+            "update" => Method::Update { row: after(words, "row")? },
             "pieces" => Method::Pieces { count: words.next()?.parse().ok()? },
             "winograd" => {
                 Method::Winograd { window: after(words, "window")?, tile: after(words, "tile")? }

@@ -19,6 +19,8 @@
 //! - [`Reduction`]: any other reduction, by vector loops.
 //! - [`Attention`]: a nest with inner sums, in stages over blocks of rows. Each stage is a program.
 //! - Pointwise: nothing is aggregated.
+//! - [`Update`]: nothing is aggregated, and only rows for which a condition holds are written over
+//!   an operand. Rows are those of the innermost axes.
 //! - Pieces: nothing is aggregated, and parts of the places read different operands. Each
 //!   [`Piece`] is a program of its own.
 //!
@@ -109,6 +111,7 @@ mod tape;
 #[cfg(test)]
 mod tests;
 mod text;
+mod update;
 mod verify;
 mod winograd;
 mod words;
@@ -131,5 +134,6 @@ pub use scatter::Scatter;
 pub use space::{Lines, Space, Variables};
 pub use step::{Action, Reader, TapeStep};
 pub use tape::{ACCUMULATOR, CHUNK, Tape, WRITTEN};
+pub use update::Update;
 pub use winograd::{Side, Winograd};
 pub use words::LIMIT;

@@ -15,6 +15,7 @@ use super::running::Running;
 use super::scatter::Scatter;
 use super::space::{Lines, Space, Variables};
 use super::tape::Tape;
+use super::update::Update;
 use super::winograd::Winograd;
 
 /// A nest as a native program; see the [module documentation](super).
@@ -67,6 +68,8 @@ pub enum Position {
 pub enum Implementation {
     /// Nothing is aggregated.
     Pointwise,
+    /// Nothing is aggregated, and only some rows of an operand are written over.
+    Update(Box<Update>),
     /// The places are divided into pieces that copy different operands.
     Pieces(Vec<Piece>),
     /// A convolution with fewer multiplications, on transformed tiles.
@@ -118,6 +121,10 @@ impl NativeProgram {
             position: Position::new(nest, number),
             over: output.over,
         };
+        let update = match implementation {
+            Implementation::Pointwise => Update::new(nest, &epilogue).map(Box::new),
+            _ => None,
+        };
         let bytes = |ty: &TensorType| ty.elements().saturating_mul(ty.dtype.size());
         let Processor { last_cache, .. } = profile.processor;
         Self {
@@ -129,7 +136,7 @@ impl NativeProgram {
             // Most of an output this large would leave the caches before it is read.
             bypass: matches!(&nest.outputs[..], [output] if bytes(&output.ty) >= last_cache / 2),
             epilogue,
-            implementation,
+            implementation: update.map_or(implementation, Implementation::Update),
         }
     }
 

@@ -87,17 +87,14 @@ impl Reduction {
     }
 
     /// Returns the load of an aggregation across places whose elements are aggregated where they
-    /// are: for each point, pieces of a chunk of places. There are no pieces if vector loops over
-    /// whole chunks serve as well.
+    /// are: for each point, pieces of a chunk of places.
     pub fn window(&self) -> Option<&Reader> {
         const MOST_POINTS: usize = 1 << 13;
         let reader = self.element().filter(|_| self.across)?;
-        let has_pieces = !self.guards.is_empty()
-            || reader.offset.run.min(self.guards.run) < self.places.size.min(CHUNK);
         let is_window = self.aggregation.operation().is_some()
             && reader.offset.steps[0] >= 1
             && self.points.size <= MOST_POINTS;
-        (has_pieces && is_window).then_some(reader)
+        is_window.then_some(reader)
     }
 
     /// Returns the load of an aggregation along rows of consecutive elements, which are aggregated

@@ -89,6 +89,7 @@ mod stages;
 #[cfg(test)]
 mod tests;
 mod text;
+mod update;
 mod verify;
 mod window;
 
@@ -103,6 +104,7 @@ pub(crate) use rows::row_form;
 pub(crate) use running::Running;
 pub(crate) use simplify::{change_program, simplify};
 pub use stages::{Blocks, Shorter, Stages};
+pub use update::Update;
 pub use verify::InvalidNest;
 pub use window::Window;
 
@@ -339,24 +341,6 @@ impl Nest {
             stride = stride.checked_mul(i64::try_from(self.axes[axis].extent).ok()?)?;
         }
         Affine::new(terms, 0)
-    }
-
-    /// Returns whether an output may be written over an operand. It may if only the epilogue reads
-    /// the operand, and only at the position that it writes.
-    pub fn may_overwrite(&self, output: usize, operand: usize) -> bool {
-        let Output { ty, position, .. } = &self.outputs[output];
-        let of_operand = |leaf: &Leaf| matches!(leaf, Leaf::Load(load) if load.operand == operand);
-        let is_here = |leaf: &Leaf| match leaf {
-            Leaf::Load(load) => {
-                load.offset == *position && load.dynamic.is_empty() && load.when.is_empty()
-            }
-            _ => true,
-        };
-        self.loops == 0
-            && !self.is_of_rows(output)
-            && self.operands[operand] == *ty
-            && self.body_loads().all(|load| load.operand != operand)
-            && self.epilogue.leaves().filter(|leaf| of_operand(leaf)).all(is_here)
     }
 
     /// Returns the nest without names. Two equal results imply that both nests compute the same.

@@ -35,6 +35,7 @@ impl Flow<'_> {
             flow: self,
             holds: self.buffers.iter().map(is_given).collect(),
             is_overwritten: Dense::of(false, self.buffers.len()),
+            old: Dense::of(None, self.buffers.len()),
             writer: Dense::of(None, self.buffers.len()),
         };
         for (number, step) in self.prelude.iter().enumerate() {
@@ -54,8 +55,11 @@ struct Memory<'a> {
     flow: &'a Flow<'a>,
     /// For each buffer: whether its value is in memory.
     holds: Dense<BufferId, bool>,
-    /// For each buffer: whether the next value of the weight has taken its place.
+    /// For each buffer: whether the next value of the weight, or of a carry in place, has taken its
+    /// place.
     is_overwritten: Dense<BufferId, bool>,
+    /// For the next value of each carry in place of the loops around: the buffer of the old one.
+    old: Dense<BufferId, Option<BufferId>>,
     /// For each buffer: the step that writes it.
     writer: Dense<BufferId, Option<usize>>,
 }
@@ -96,6 +100,8 @@ impl Memory<'_> {
             self.read(carry.first)
                 .map_err(|fault| format!("the first value of `{}`: {fault}", carry.name))?;
             self.holds[carry.before] = true;
+            self.is_overwritten[carry.before] = false;
+            self.old[carry.next] = carry.is_in_place().then_some(carry.before);
         }
         self.run_all(around.steps.clone(), &around.loops)?;
         for carry in &around.carries {
@@ -116,6 +122,7 @@ impl Memory<'_> {
             return Err(format!("it reads and writes buffer {both}"));
         }
         self.check_types(step)?;
+        self.check_overwritten(step)?;
         for &output in step.outputs {
             match self.flow.buffers[output].content {
                 Content::Input | Content::Weight | Content::Constant(_) => {
@@ -123,6 +130,9 @@ impl Memory<'_> {
                 }
                 Content::Over { weight } => self.is_overwritten[weight] = true,
                 _ => {}
+            }
+            if let Some(old) = self.old[output] {
+                self.is_overwritten[old] = true;
             }
             if self.writer[output].replace(number).is_some_and(|writer| writer != number) {
                 return Err(format!("it writes buffer {output}, as another step does"));
@@ -140,6 +150,25 @@ impl Memory<'_> {
             true => Err(format!("buffer {buffer} is overwritten")),
             false => Ok(()),
         }
+    }
+
+    /// Checks that a nest overwrites the operand in whose memory its output is, and no other.
+    fn check_overwritten(&self, step: &BoundWork) -> Result<(), String> {
+        let over = |number: usize| match step.work {
+            Work::Nest(nest) => nest.outputs[number].over.map(|operand| step.operands[operand]),
+            Work::PrngValue { .. } | Work::PrngState { .. } => None,
+        };
+        for (number, &output) in step.outputs.iter().enumerate() {
+            let shared = match self.flow.buffers[output].content {
+                Content::Over { weight } => Some(weight),
+                _ => self.old[output],
+            };
+            let is_read = shared.is_some_and(|old| step.operands.contains(&old));
+            if over(number) != shared.filter(|_| is_read) {
+                return Err(format!("it does not write buffer {output} over the value there"));
+            }
+        }
+        Ok(())
     }
 
     /// Compares the tensors of a nest with the buffers. Their shapes may differ.

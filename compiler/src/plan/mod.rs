@@ -24,6 +24,7 @@
 //! - Two temporaries in one slot are never alive at the same time.
 
 mod bytes;
+mod carry;
 mod cost;
 mod divide;
 mod draft;
@@ -49,6 +50,7 @@ mod traffic;
 mod verify;
 
 pub(crate) use bytes::in_bytes;
+pub(crate) use carry::carry;
 pub use cost::Cost;
 pub(crate) use divide::divide;
 pub(crate) use draft::Draft;
@@ -271,12 +273,16 @@ impl Loop {
 
 /// A value that each turn of a loop changes. Two buffers alternate, so that a turn reads the old
 /// value while it writes the new one. The last turn writes to `last`.
+///
+/// A carry is *in place* if one buffer holds all of its values, the first one as well: a step then
+/// writes the next value over the old one, and no later step of the turn reads the old one.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Carry {
     /// The name for readers.
     pub name: String,
-    /// The buffer with the value before the first turn. Nothing writes it during the loop.
+    /// The buffer with the value before the first turn. Nothing writes it during the loop, unless
+    /// the carry is in place.
     pub first: BufferId,
     /// The buffer that steps read: an alias for the one that holds the value before the turn.
     pub before: BufferId,
@@ -284,10 +290,18 @@ pub struct Carry {
     /// after the turn.
     pub next: BufferId,
     /// The two alternating buffers: `last` holds the value after the last turn, `other` the one
-    /// after the turn before it. Both are the same buffer if there is only one turn.
+    /// after the turn before it. Both are the same buffer if there is only one turn, or if the
+    /// carry is in place.
     pub last: BufferId,
     /// The buffer with the value after the turn before the last.
     pub other: BufferId,
+}
+
+impl Carry {
+    /// Returns whether one buffer holds all values.
+    pub fn is_in_place(&self) -> bool {
+        self.first == self.last
+    }
 }
 
 /// A tensor that the caller gives or gets, or a part of one.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Buffer, BufferId, Content, Loop, Plan, Port, Routine, Work};
+use super::{Buffer, BufferId, Carry, Content, Loop, Plan, Port, Routine, Work};
 use crate::dense::Dense;
 use crate::dtype::DType;
 use crate::profile::Rates;
@@ -212,7 +212,11 @@ impl Plan {
 
 /// Puts the line for a loop, and for the loops within it, before its first step.
 fn head(around: &Loop, ahead: usize, depth: usize, headings: &mut [Vec<String>]) {
-    let carries: Vec<&str> = around.carries.iter().map(|carry| carry.name.as_str()).collect();
+    let named = |carry: &Carry| {
+        let place = if carry.is_in_place() { " in place" } else { "" };
+        format!("{}{place}", carry.name)
+    };
+    let carries: Vec<String> = around.carries.iter().map(named).collect();
     let carried = if carries.is_empty() {
         String::new()
     } else {

@@ -123,7 +123,7 @@ mod tests {
         let numbers = prop::array::uniform8(any::<u32>());
         (0..8, numbers, any::<u8>(), any::<bool>()).prop_map(
             |(kind, [a, b, c, d, e, f, g, h], width, along)| match kind {
-                0 => Schedule::Native(match width % 9 {
+                0 => Schedule::Native(match width % 10 {
                     0 => Method::Pointwise { chunk: a as usize },
                     1 => Method::Winograd { window: a as usize, tile: b as usize },
                     2 => {
@@ -134,6 +134,7 @@ mod tests {
                     5 => Method::Reduction { across: along },
                     6 => Method::Pieces { count: a as usize },
                     7 => Method::Running { length: a as usize },
+                    8 => Method::Update { row: a as usize },
                     _ => Method::Attention { rows: a as usize },
                 }),
                 1 => Schedule::Pointwise { workgroup: a, width },

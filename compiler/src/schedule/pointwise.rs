@@ -2,7 +2,7 @@
 //! loops over the reduction.
 
 use crate::kernel::{Builder, Expr, Kernel};
-use crate::nest::Nest;
+use crate::nest::{Nest, Update};
 use crate::profile::Profile;
 
 use super::accumulate::Accumulator;
@@ -38,12 +38,30 @@ pub(super) fn pointwise(
             reduce(b, &mut point, accumulator, nest.free)?;
         }
         let accumulated = accumulator.map(|a| a.read());
-        let results =
-            point.program(b, &nest.epilogue, accumulated.as_ref().map(|(v, w)| (v, w)))?;
-        point.store(b, &place, results);
-        Ok(())
+        let changes = changes(b, &point)?;
+        b.if_(changes, |b| -> Result<(), ScheduleError> {
+            let results =
+                point.program(b, &nest.epilogue, accumulated.as_ref().map(|(v, w)| (v, w)))?;
+            point.store(b, &place, results);
+            Ok(())
+        })
     })?;
     Ok(builder.finish()?)
+}
+
+/// Returns whether the point's element is another than the one that its output overwrites, as far
+/// as one condition decides that for all lanes.
+fn changes(b: &mut Builder, point: &Point) -> Result<Expr, ScheduleError> {
+    let nest = point.nest;
+    let Some(Update { condition, when }) = nest.partial() else { return Ok(true.into()) };
+    let axes = &nest.dependencies(&nest.epilogue)[condition];
+    if point.lanes > 1 && axes[point.along] {
+        return Ok(true.into());
+    }
+    let point = point.clone().vector(point.along, 1);
+    let values = point.values(b, &nest.epilogue, &[condition], None)?;
+    let changes = values[condition].clone();
+    Ok(if when { changes } else { changes.not() })
 }
 
 /// Loops over the reduction axes from `axis` on.

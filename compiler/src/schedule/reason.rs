@@ -94,6 +94,9 @@ fn native_reason(method: &Method, nest: &Nest, sizes: &str) -> String {
             )
         }
         Method::Pointwise { .. } => "nothing is aggregated".into(),
+        Method::Update { row } => {
+            format!("nothing is aggregated: rows of {row} places stay as they are, or are written over")
+        }
         Method::Pieces { count } => {
             format!(
                 "nothing is aggregated, and {count} parts of the places read different operands"

@@ -7,6 +7,7 @@ use super::loops::reduction::Reduction;
 use super::loops::runner::Runner;
 use super::loops::running::Running;
 use super::loops::scatter::Scatter;
+use super::loops::updates::Update;
 use super::memory::{Launch, Operand, Operands, Output, Register};
 use super::product::contraction::Contraction;
 use super::product::direct::Direct;
@@ -53,6 +54,7 @@ impl std::error::Error for RunError {}
 enum Way {
     /// No aggregation: the epilogue alone.
     Pointwise,
+    Update(Box<Update>),
     Pieces(Pieces),
     Winograd(Box<Winograd>),
     Contraction(Box<Contraction>),
@@ -95,6 +97,7 @@ impl Prepared {
         let epilogue = Runner::new(program.epilogue.clone());
         let way = match &program.implementation {
             Implementation::Pointwise => Way::Pointwise,
+            Implementation::Update(update) => Way::Update(Box::new(Update::new(update))),
             Implementation::Pieces(pieces) => Way::Pieces(Pieces::new(pieces)),
             Implementation::Winograd(winograd) => {
                 Way::Winograd(Box::new(Winograd::new(&program, winograd)))
@@ -178,6 +181,7 @@ impl Prepared {
         match &self.way {
             Way::Winograd(winograd) if !is_packed => winograd.packed_bytes(),
             Way::Contraction(contraction) => contraction.working_bytes(is_packed),
+            Way::Update(update) => update.working_bytes(),
             Way::Scatter(scatter) => scatter.working_bytes(),
             Way::Reduction(reduction) => reduction.working_bytes(),
             Way::Attention(attention) => attention.working_bytes(),
@@ -242,6 +246,7 @@ impl Prepared {
         let job = unsafe { Job::new(program, epilogue, Launch { operands, steps }, outputs) };
         match way {
             Way::Pointwise => job.pointwise(0..program.places()),
+            Way::Update(update) => update.run(&job),
             // SAFETY: the contract is the same.
             Way::Pieces(pieces) => unsafe { pieces.run(job.launch, outputs) },
             Way::Winograd(winograd) => {

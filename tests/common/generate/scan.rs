@@ -118,8 +118,29 @@ fn next(choices: &mut Choices, builder: &mut Builder, carry: Value) -> Value {
         broadcast([shape.as_slice(), builder.graph.shape(value.id)]).as_ref() == Some(&shape)
     };
     let other: Vec<Value> = recent(builder).into_iter().filter(joins).collect();
+    if choices.once_in(3) {
+        return part(choices, builder, carry, &other);
+    }
     let sum = builder.binary(BinaryOp::Add, carry, choices.of(&other));
     settle(builder, sum).unwrap_or(carry)
+}
+
+/// Returns the carry with new elements where a condition holds, or does not. `other` values are
+/// repeated to the carry's shape.
+fn part(choices: &mut Choices, builder: &mut Builder, carry: Value, other: &[Value]) -> Value {
+    let before = builder.values.len();
+    let [a, b, new] = [(); 3].map(|()| choices.of(other));
+    let condition = builder.binary(BinaryOp::Lt, a, b);
+    let mut sides = [new.id, carry.id];
+    if choices.once_in(2) {
+        sides.reverse();
+    }
+    let ty = builder.graph.node(carry.id).ty.clone();
+    let operands = [condition.id, sides[0], sides[1]];
+    let value = builder.add(Op::Select, ty, &operands, Bound::exact(MOST, GRID));
+    // The condition has another type than the rest.
+    builder.values.truncate(before);
+    value
 }
 
 /// Adds a few operations; a result that is not exact is not used.

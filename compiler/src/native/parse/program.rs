@@ -17,6 +17,7 @@ use super::super::program::{Implementation, NativeOutput, NativeProgram, Positio
 use super::super::reduction::Reduction;
 use super::super::running::Running;
 use super::super::scatter::Scatter;
+use super::super::update::Update;
 use super::super::space::{Lines, Space, Variables};
 use super::super::tape::Tape;
 use super::super::winograd::{Side, Winograd};
@@ -122,6 +123,7 @@ impl Cursor<'_> {
         let word = self.word();
         Ok(match word {
             "pointwise" => Implementation::Pointwise,
+            "update" => Implementation::Update(Box::new(self.update()?)),
             "pieces" => Implementation::Pieces(self.pieces()?),
             "winograd" => Implementation::Winograd(Box::new(self.winograd(variables)?)),
             "product" => Implementation::Product(Box::new(self.product(variables)?)),
@@ -287,6 +289,13 @@ impl Cursor<'_> {
         let reduction = self.reduction(variables)?;
         self.expect("}")?;
         Ok(Scatter { key, reduction, rows, row })
+    }
+
+    fn update(&mut self) -> Parsed<Update> {
+        self.expect("rows of")?;
+        let row = self.number()?;
+        self.expect("where")?;
+        Ok(Update { changes: self.tape()?, row })
     }
 
     fn running(&mut self) -> Parsed<Running> {

@@ -11,6 +11,7 @@ use super::super::program::{Implementation, NativeOutput, NativeProgram, Positio
 use super::super::reduction::Reduction;
 use super::super::running::Running;
 use super::super::scatter::Scatter;
+use super::super::update::Update;
 use super::super::space::Space;
 use super::super::winograd::{Side, Winograd};
 use super::{affine, conditions};
@@ -46,6 +47,7 @@ impl fmt::Display for NativeProgram {
         let axes = self.variables.axes;
         match &self.implementation {
             Implementation::Pointwise => writeln!(f, "pointwise")?,
+            Implementation::Update(update) => writeln!(f, "{}", update.text())?,
             Implementation::Pieces(pieces) => {
                 writeln!(f, "pieces {{")?;
                 pieces
@@ -213,6 +215,12 @@ impl Scatter {
             self.reduction.text(axes, 2),
         ];
         lines.join("\n        ") + "\n    }"
+    }
+}
+
+impl Update {
+    fn text(&self) -> String {
+        format!("update rows of {} where {}", self.row, indented(&self.changes, 1))
     }
 }
 

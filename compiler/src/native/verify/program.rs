@@ -10,11 +10,12 @@ use super::super::blocks::{MOST_AT_ONCE, PANEL_ROW_BYTES};
 use super::super::direct::{Direct, Form};
 use super::super::pieces::Piece;
 use super::super::product::{Factor, Product};
-use super::super::program::{Implementation, NativeProgram, Position};
+use super::super::program::{Implementation, NativeOutput, NativeProgram, Position};
 use super::super::reduction::Reduction;
 use super::super::running::Running;
 use super::super::space::{Lines, Space};
 use super::super::tape::Tape;
+use super::super::update::Update;
 use super::super::winograd::Winograd;
 use super::{Checked, ensure};
 
@@ -31,6 +32,7 @@ impl NativeProgram {
         self.tape(&self.epilogue)?;
         match &self.implementation {
             Implementation::Pointwise => {}
+            Implementation::Update(update) => self.update(update)?,
             Implementation::Pieces(pieces) => return self.pieces(pieces),
             Implementation::Winograd(winograd) => self.winograd(winograd)?,
             Implementation::Product(product) => self.product(product)?,
@@ -57,6 +59,24 @@ impl NativeProgram {
             })?;
         }
         self.positions()
+    }
+
+    fn update(&self, update: &Update) -> Checked {
+        let Update { changes, row } = update;
+        self.tape(changes)?;
+        let [change] = changes.results[..] else {
+            return Err("a condition of several values".into());
+        };
+        let is_bool = changes.dtypes.get(change) == Some(&DType::Bool);
+        ensure(is_bool, || "a condition that is no bool".into())?;
+        let fits = changes.space.size.checked_mul(*row) == Some(self.places());
+        ensure(fits, || "rows that do not make up the places".into())?;
+        ensure(row.is_multiple_of(self.epilogue.row_length.unwrap_or(1)), || {
+            "a chunk of several rows".into()
+        })?;
+        ensure(matches!(&self.outputs[..], [NativeOutput { over: Some(_), .. }]), || {
+            "an update of no operand".into()
+        })
     }
 
     fn positions(&self) -> Checked {

@@ -7,7 +7,7 @@
 //! aggregates, and [`elements`], [`dots`] and [`scaled`] do so where there is nothing to compute
 //! before, or only products, along rows by [`in_rows`]; [`ranks`] finds the best values in order;
 //! [`running`] aggregates up to each place; [`scatter`] aggregates at places known only at run
-//! time.
+//! time; [`updates`] write some rows over an operand.
 
 mod counting;
 pub mod dots;
@@ -32,4 +32,6 @@ pub mod running;
 pub mod scaled;
 #[expect(unsafe_code, reason = "threads write parts of one output")]
 pub mod scatter;
+#[expect(unsafe_code, reason = "threads write parts of one output")]
+pub mod updates;
 pub mod walk;

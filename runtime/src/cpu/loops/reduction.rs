@@ -20,6 +20,7 @@ use super::runner::Runner;
 use super::scaled::ScaledDots;
 use super::walk::Walker;
 use crate::cpu::memory::{Shared, bytes};
+use crate::cpu::threads::pool;
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
 use crate::cpu::vector::{self, Best, NOWHERE};
 use std::ops::Range;
@@ -152,6 +153,8 @@ impl<T: Number> Run<'_, T> {
         /// blocks.
         const BLOCK: usize = 1024;
         const FEW: usize = 16 * CHUNK;
+        /// The places of a part that one thread takes, if there are enough.
+        const LEAST: usize = 128;
         let Reduction { body, points, .. } = self.reduction;
         // ProductBlocks are longer where there would be too many partial results.
         let most = (MOST_PARTIALS / places.len().max(1)).max(1);
@@ -159,10 +162,16 @@ impl<T: Number> Run<'_, T> {
         let blocks = points.size.div_ceil(block_size);
         let assigns = self.aggregation == Aggregation::Assign;
         if blocks == 1 || places.len() > FEW || self.arg() || assigns {
-            let work = (body.operations + 1).saturating_mul(points.size);
+            // Each point of the reduction begins anew for each part of the places.
+            let threads = pool::threads();
+            let parts = (places.len() / LEAST).clamp(threads, 16 * threads);
+            let part = places.len().div_ceil(parts).max(1);
+            let work = (body.operations + 1).saturating_mul(points.size).saturating_mul(part);
             let worker = || (self.job.finisher(), Sums::new(self));
-            return parallel(places, work, worker, |(epilogue, sums), places| {
-                self.across_places(epilogue, sums, places)
+            return parallel(0..places.len().div_ceil(part), work, worker, |worker, parts| {
+                let (epilogue, sums) = worker;
+                let end = places.end.min(places.start + parts.end * part);
+                self.across_places(epilogue, sums, places.start + parts.start * part..end)
             });
         }
         // For each chunk of places, the sums of each block.

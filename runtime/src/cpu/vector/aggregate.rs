@@ -2,6 +2,7 @@
 
 use super::level::{vectorised, widest};
 use super::number::{Bool, Number};
+use super::register::prefetch;
 use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::BinaryOp;
 
@@ -18,33 +19,48 @@ pub fn combine<T: Number>(aggregation: Aggregation, a: T, b: T) -> T {
     }
 }
 
-/// Evaluates an expression with `$constant` as the aggregation `$name`, so that its loops are
-/// compiled for each aggregation.
-macro_rules! each_aggregation {
-    ($name:ident, $constant:ident => $e:expr) => {
-        match $name {
-            Aggregation::Sum => {
-                const $constant: Aggregation = Aggregation::Sum;
-                $e
-            }
-            Aggregation::Product => {
-                const $constant: Aggregation = Aggregation::Product;
-                $e
-            }
-            Aggregation::Max | Aggregation::ArgMax => {
-                const $constant: Aggregation = Aggregation::Max;
-                $e
-            }
-            Aggregation::Min | Aggregation::ArgMin => {
-                const $constant: Aggregation = Aggregation::Min;
-                $e
-            }
-            Aggregation::Assign => {
-                const $constant: Aggregation = Aggregation::Assign;
-                $e
-            }
+/// An aggregation as a type. A loop that is compiled for a vector unit always contains its code; a
+/// closure may be compiled as a function of its own, for the baseline, and called for each element.
+pub trait Combine {
+    const AGGREGATION: Aggregation;
+
+    #[inline(always)]
+    fn combine<T: Number>(a: T, b: T) -> T {
+        combine(Self::AGGREGATION, a, b)
+    }
+}
+
+macro_rules! combinations {
+    ($($name:ident)*) => {$(
+        pub struct $name;
+
+        impl Combine for $name {
+            const AGGREGATION: Aggregation = Aggregation::$name;
         }
-    };
+    )*};
+}
+
+combinations!(Sum Product Max Min Assign);
+
+/// Evaluates an expression with `$type` as the type of the aggregation `$name`, so that its loops
+/// are compiled for each aggregation.
+macro_rules! each_aggregation {
+    ($name:ident, $type:ident => $e:expr) => {{
+        use $crate::cpu::vector::aggregate::{Assign, Max, Min, Product, Sum};
+        macro_rules! with {
+            ($each:ident) => {{
+                type $type = $each;
+                $e
+            }};
+        }
+        match $name {
+            Aggregation::Sum => with!(Sum),
+            Aggregation::Product => with!(Product),
+            Aggregation::Max | Aggregation::ArgMax => with!(Max),
+            Aggregation::Min | Aggregation::ArgMin => with!(Min),
+            Aggregation::Assign => with!(Assign),
+        }
+    }};
 }
 
 pub(super) use each_aggregation;
@@ -52,14 +68,16 @@ pub(super) use each_aggregation;
 widest! {
     /// Accumulates f32s as [`accumulate`] does, where all values count.
     pub fn accumulate_f32(aggregation: Aggregation, sums: &mut [f32], values: &[f32]) {
-        each_aggregation!(aggregation, A => sums.iter_mut().zip(values).for_each(|(sum, x)| *sum = combine(A, *sum, *x)))
+        each_aggregation!(aggregation, A => for (sum, x) in sums.iter_mut().zip(values) {
+            *sum = A::combine(*sum, *x);
+        })
     }
 }
 
 widest! {
     /// Folds f32s as [`fold`] does, where all values count.
     pub fn fold_f32(aggregation: Aggregation, identity: f32, values: &[f32]) -> f32 {
-        each_aggregation!(aggregation, A => in_parts::<f32, PARTS>(identity, values, |a, b| combine(A, a, b)))
+        each_aggregation!(aggregation, A => in_parts::<f32, A, PARTS>(identity, values))
     }
 }
 
@@ -68,20 +86,23 @@ vectorised! {
     /// `None`.
     pub fn accumulate<T: Number>(aggregation: Aggregation, sums: &mut [T], values: &[T], counts: Option<&[Bool]>) {
         #[inline(always)]
-        fn with<T: Number>(sums: &mut [T], values: &[T], counts: Option<&[Bool]>, f: impl Fn(T, T) -> T) {
+        fn with<T: Number, A: Combine>(sums: &mut [T], values: &[T], counts: Option<&[Bool]>) {
             let pairs = sums.iter_mut().zip(values);
-            match counts {
-                None => pairs.for_each(|(sum, x)| *sum = f(*sum, *x)),
-                Some(counts) => pairs.zip(counts).for_each(|((sum, x), counts)| {
-                    let next = f(*sum, *x);
-                    *sum = if counts.0 != 0 { next } else { *sum };
-                }),
+            let Some(counts) = counts else {
+                for (sum, x) in pairs {
+                    *sum = A::combine(*sum, *x);
+                }
+                return;
+            };
+            for ((sum, x), counts) in pairs.zip(counts) {
+                let next = A::combine(*sum, *x);
+                *sum = if counts.0 != 0 { next } else { *sum };
             }
         }
         if counts.is_none() && T::accumulate_chunk(aggregation, sums, values) {
             return;
         }
-        each_aggregation!(aggregation, A => with(sums, values, counts, |a, b| combine(A, a, b)))
+        each_aggregation!(aggregation, A => with::<T, A>(sums, values, counts))
     }
 }
 
@@ -90,26 +111,26 @@ const PARTS: usize = 64;
 
 /// Folds all values: in N interleaved partial aggregates, then these in a tree.
 #[inline(always)]
-fn in_parts<T: Number, const N: usize>(identity: T, values: &[T], f: impl Fn(T, T) -> T) -> T {
+fn in_parts<T: Number, A: Combine, const N: usize>(identity: T, values: &[T]) -> T {
     let mut parts = [identity; N];
     let (whole, rest) = values.as_chunks::<N>();
     for chunk in whole {
         for (part, x) in parts.iter_mut().zip(chunk) {
-            *part = f(*part, *x);
+            *part = A::combine(*part, *x);
         }
     }
     for (part, x) in parts.iter_mut().zip(rest) {
-        *part = f(*part, *x);
+        *part = A::combine(*part, *x);
     }
-    tree(parts, f)
+    tree::<T, A, N>(parts)
 }
 
 #[inline(always)]
-fn tree<T: Number, const N: usize>(mut parts: [T; N], f: impl Fn(T, T) -> T) -> T {
+fn tree<T: Number, A: Combine, const N: usize>(mut parts: [T; N]) -> T {
     let mut half = N / 2;
     while half > 0 {
         for i in 0..half {
-            parts[i] = f(parts[i], parts[i + half]);
+            parts[i] = A::combine(parts[i], parts[i + half]);
         }
         half /= 2;
     }
@@ -120,21 +141,21 @@ vectorised! {
     /// Folds all values that count into one. All count if `counts` is `None`.
     pub fn fold<T: Number>(aggregation: Aggregation, identity: T, values: &[T], counts: Option<&[Bool]>) -> T {
         #[inline(always)]
-        fn with<T: Number>(identity: T, values: &[T], counts: Option<&[Bool]>, f: impl Fn(T, T) -> T) -> T {
-            let Some(counts) = counts else { return in_parts::<T, PARTS>(identity, values, f) };
+        fn with<T: Number, A: Combine>(identity: T, values: &[T], counts: Option<&[Bool]>) -> T {
+            let Some(counts) = counts else { return in_parts::<T, A, PARTS>(identity, values) };
             let mut parts = [identity; PARTS];
             for (values, counts) in values.chunks(PARTS).zip(counts.chunks(PARTS)) {
                 for ((part, x), counts) in parts.iter_mut().zip(values).zip(counts) {
-                    let next = f(*part, *x);
+                    let next = A::combine(*part, *x);
                     *part = if counts.0 != 0 { next } else { *part };
                 }
             }
-            tree(parts, f)
+            tree::<T, A, PARTS>(parts)
         }
         if counts.is_none() && let Some(whole) = T::fold_chunk(aggregation, identity, values) {
             return whole;
         }
-        each_aggregation!(aggregation, A => with(identity, values, counts, |a, b| combine(A, a, b)))
+        each_aggregation!(aggregation, A => with::<T, A>(identity, values, counts))
     }
 }
 
@@ -159,37 +180,49 @@ vectorised! {
     ) {
         /// Combines equally many elements, in blocks, since most segments are short.
         #[inline(always)]
-        fn combine_all<T: Number>(sums: &mut [T], data: &[T], f: impl Fn(T, T) -> T + Copy) {
+        fn combine_all<T: Number, A: Combine>(sums: &mut [T], data: &[T]) {
             #[inline(always)]
-            fn blocks<'a, T: Number, const N: usize>(
+            fn blocks<'a, T: Number, A: Combine, const N: usize>(
                 sums: &'a mut [T],
                 data: &'a [T],
-                f: impl Fn(T, T) -> T,
             ) -> (&'a mut [T], &'a [T]) {
                 let (sums, sums_left) = sums.as_chunks_mut::<N>();
                 let (data, left) = data.as_chunks::<N>();
                 for (sums, data) in sums.iter_mut().zip(data) {
                     for (sum, x) in sums.iter_mut().zip(data) {
-                        *sum = f(*sum, *x);
+                        *sum = A::combine(*sum, *x);
                     }
                 }
                 (sums_left, left)
             }
-            let (sums, data) = blocks::<T, 32>(sums, data, f);
-            let (sums, data) = blocks::<T, 8>(sums, data, f);
-            let (sums, data) = blocks::<T, 4>(sums, data, f);
-            sums.iter_mut().zip(data).for_each(|(sum, x)| *sum = f(*sum, *x));
+            let (sums, data) = blocks::<T, A, 32>(sums, data);
+            let (sums, data) = blocks::<T, A, 8>(sums, data);
+            let (sums, data) = blocks::<T, A, 4>(sums, data);
+            for (sum, x) in sums.iter_mut().zip(data) {
+                *sum = A::combine(*sum, *x);
+            }
         }
         each_aggregation!(aggregation, A => for Segment { to, from, length } in segments {
             let (sums, data) = (&mut sums[*to..to + length], &data[*from..]);
             if step == 1 {
-                combine_all(sums, &data[..*length], |a, b| combine(A, a, b));
+                combine_all::<T, A>(sums, &data[..*length]);
             } else {
-                let data = data.iter().step_by(step);
-                sums.iter_mut().zip(data).for_each(|(sum, x)| *sum = combine(A, *sum, *x));
+                for (sum, x) in sums.iter_mut().zip(data.iter().step_by(step)) {
+                    *sum = A::combine(*sum, *x);
+                }
             }
         })
     }
+}
+
+/// Folds a few values, each into all before it.
+#[inline(always)]
+fn one_by_one<T: Number, A: Combine>(identity: T, values: &[T]) -> T {
+    let mut all = identity;
+    for x in values {
+        all = A::combine(all, *x);
+    }
+    all
 }
 
 vectorised! {
@@ -204,31 +237,32 @@ vectorised! {
     ) {
         /// Folds rows of `N` elements that follow each other. The compiler takes many at once.
         #[inline(always)]
-        fn short<T: Number, const N: usize>(identity: T, data: &[T], out: &mut [T], f: impl Fn(T, T) -> T) {
+        fn short<T: Number, A: Combine, const N: usize>(identity: T, data: &[T], out: &mut [T]) {
             for (out, row) in out.iter_mut().zip(data.as_chunks::<N>().0) {
-                *out = row.iter().fold(identity, |a, b| f(a, *b));
+                *out = one_by_one::<T, A>(identity, row);
             }
         }
         each_aggregation!(aggregation, A => {
-            let f = |a: T, b: T| combine(A, a, b);
             match (length, step) {
-                (1, 1) => return short::<T, 1>(identity, data, out, f),
-                (2, 2) => return short::<T, 2>(identity, data, out, f),
-                (3, 3) => return short::<T, 3>(identity, data, out, f),
-                (4, 4) => return short::<T, 4>(identity, data, out, f),
-                (5, 5) => return short::<T, 5>(identity, data, out, f),
-                (6, 6) => return short::<T, 6>(identity, data, out, f),
-                (7, 7) => return short::<T, 7>(identity, data, out, f),
+                (1, 1) => return short::<T, A, 1>(identity, data, out),
+                (2, 2) => return short::<T, A, 2>(identity, data, out),
+                (3, 3) => return short::<T, A, 3>(identity, data, out),
+                (4, 4) => return short::<T, A, 4>(identity, data, out),
+                (5, 5) => return short::<T, A, 5>(identity, data, out),
+                (6, 6) => return short::<T, A, 6>(identity, data, out),
+                (7, 7) => return short::<T, A, 7>(identity, data, out),
                 _ => {}
             }
             for (i, out) in out.iter_mut().enumerate() {
                 let row = &data[i * step..][..length];
                 *out = match length {
-                    0..8 => row.iter().fold(identity, |a, b| f(a, *b)),
-                    8..16 => in_parts::<T, 8>(identity, row, f),
-                    16..64 => in_parts::<T, 16>(identity, row, f),
-                    _ => T::fold_chunk(aggregation, identity, row)
-                        .unwrap_or_else(|| in_parts::<T, PARTS>(identity, row, f)),
+                    0..8 => one_by_one::<T, A>(identity, row),
+                    8..16 => in_parts::<T, A, 8>(identity, row),
+                    16..64 => in_parts::<T, A, 16>(identity, row),
+                    _ => match T::fold_chunk(aggregation, identity, row) {
+                        Some(all) => all,
+                        None => in_parts::<T, A, PARTS>(identity, row),
+                    },
                 };
             }
         })
@@ -241,17 +275,29 @@ vectorised! {
     pub fn dots<T: Number>(a: (&[T], usize), b: (&[T], usize), length: usize, out: &mut [T]) {
         /// The partial sums of a row.
         const PARTS: usize = 32;
+        /// How many bytes of rows that lie apart are prefetched: processors see such rows too late.
+        const AHEAD: usize = 4096;
+        /// The bytes of a cache line.
+        const LINE: usize = 64;
         #[inline(always)]
         fn add<T: Number>(parts: &mut [T; PARTS], a: &[T; PARTS], b: &[T; PARTS]) {
             for i in 0..PARTS {
                 parts[i] = T::binary(BinaryOp::Add, parts[i], T::binary(BinaryOp::Mul, a[i], b[i]));
             }
         }
+        let rows_ahead = (AHEAD / (length * size_of::<T>()).max(1)).max(1);
         for (i, out) in out.iter_mut().enumerate() {
+            for (data, step) in [a, b].into_iter().filter(|(_, step)| *step > length) {
+                for at in (0..length).step_by(LINE / size_of::<T>()) {
+                    prefetch(data.as_ptr().wrapping_add((i + rows_ahead) * step + at));
+                }
+            }
             let (a, b) = (&a.0[i * a.1..][..length], &b.0[i * b.1..][..length]);
             let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<PARTS>(), b.as_chunks::<PARTS>());
             let mut parts = [T::default(); PARTS];
-            a.iter().zip(b).for_each(|(a, b)| add(&mut parts, a, b));
+            for (a, b) in a.iter().zip(b) {
+                add(&mut parts, a, b);
+            }
             if !a_rest.is_empty() {
                 // Zeros fill the last part, so that it takes no loop over single elements.
                 let mut last = [[T::default(); PARTS]; 2];
@@ -259,7 +305,7 @@ vectorised! {
                 last[1][..b_rest.len()].copy_from_slice(b_rest);
                 add(&mut parts, &last[0], &last[1]);
             }
-            *out = tree(parts, |a, b| T::binary(BinaryOp::Add, a, b));
+            *out = tree::<T, Sum, PARTS>(parts);
         }
     }
 }
@@ -329,6 +375,15 @@ vectorised! {
     ) -> Best<T> {
         let mut whole = Best { value: nothing, position: NOWHERE };
         let at = |i: usize| position.wrapping_add((i as i32).wrapping_mul(step));
+        if counts.is_none() && values.len() >= LANES && step >= 0 {
+            // Two passes, of which the second ends at the first of the best. All may be NaNs.
+            let aggregation = if greatest { Aggregation::Max } else { Aggregation::Min };
+            let value = fold(aggregation, nothing, values, None);
+            let first = first_within(greatest, value, values);
+            if let Some(value) = values.get(first) {
+                return Best { value: *value, position: at(first) };
+            }
+        }
         let (lanes, rest) =
             if counts.is_none() { values.as_chunks::<LANES>() } else { (&[][..], values) };
         if !lanes.is_empty() {
@@ -359,7 +414,11 @@ vectorised! {
         };
         let mut first = 0;
         for block in values.as_chunks::<LANES>().0 {
-            if block.iter().fold(false, |any, x| any | is_within(*x)) {
+            let mut any = false;
+            for x in block {
+                any |= is_within(*x);
+            }
+            if any {
                 break;
             }
             first += LANES;

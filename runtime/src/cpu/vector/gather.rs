@@ -71,7 +71,9 @@ vectorised! {
     /// Adds to each of `moves` its index, in steps of `stride`. Sums wrap.
     pub fn add_moves<T: Number>(indices: &[T], stride: i64, moves: &mut [i64]) {
         if stride == 1 {
-            moves.iter_mut().zip(indices).for_each(|(to, index)| *to = to.wrapping_add(index.to_i64()));
+            for (to, index) in moves.iter_mut().zip(indices) {
+                *to = to.wrapping_add(index.to_i64());
+            }
             return;
         }
         for (to, index) in moves.iter_mut().zip(indices) {

@@ -4,6 +4,7 @@
 use super::number::Number;
 use crate::cpu::vector;
 use half::{bf16, f16};
+use tile_compiler::graph::Aggregation;
 use tile_compiler::scalar::{BinaryOp, UnaryOp};
 
 /// Converts the bits of an f16 to f32.
@@ -112,6 +113,12 @@ fn f32s_to_f16(x: &[f32], out: &mut [f16]) -> bool {
     false
 }
 
+/// Returns whether an aggregation finds the greatest or the least value.
+fn is_extreme(aggregation: Aggregation) -> bool {
+    use Aggregation::{ArgMax, ArgMin, Max, Min};
+    matches!(aggregation, Max | Min | ArgMax | ArgMin)
+}
+
 macro_rules! half_float {
     ($t:ty, $to_f32:ident, $from_f32:ident, $from_f64:expr, $to_f32s:expr, $from_f32s:expr) => {
         impl Number for $t {
@@ -123,6 +130,11 @@ macro_rules! half_float {
             }
             #[inline(always)]
             fn binary(op: BinaryOp, a: Self, b: Self) -> Self {
+                match op {
+                    BinaryOp::Max => return if Self::less(a, b) { b } else { a },
+                    BinaryOp::Min => return if Self::less(b, a) { b } else { a },
+                    _ => {}
+                }
                 Self::from_f32(f32::binary(op, Number::to_f32(a), Number::to_f32(b)))
             }
             fn unary_chunk(op: UnaryOp, x: &[Self], out: &mut [Self]) -> bool {
@@ -143,6 +155,33 @@ macro_rules! half_float {
                     vector::to_f32(b, &mut right);
                     vector::binary(op, &left[..a.len()], &right[..a.len()], &mut results);
                     vector::from_f32(&results, out);
+                }
+                true
+            }
+            /// The greatest or least of f16s is the same in f32.
+            fn fold_chunk(aggregation: Aggregation, identity: Self, x: &[Self]) -> Option<Self> {
+                if !is_extreme(aggregation) {
+                    return None;
+                }
+                let mut wide = [0.0f32; 256];
+                let mut best = Number::to_f32(identity);
+                for x in x.chunks(256) {
+                    vector::to_f32(x, &mut wide);
+                    best = vector::fold_f32(aggregation, best, &wide[..x.len()]);
+                }
+                Some(<Self as Number>::from_f32(best))
+            }
+            fn accumulate_chunk(aggregation: Aggregation, best: &mut [Self], x: &[Self]) -> bool {
+                if !is_extreme(aggregation) {
+                    return false;
+                }
+                let (mut wide, mut results) = ([0.0f32; 256], [0.0f32; 256]);
+                for (x, best) in x.chunks(256).zip(best.chunks_mut(256)) {
+                    vector::to_f32(x, &mut wide);
+                    vector::to_f32(best, &mut results);
+                    let results = &mut results[..x.len()];
+                    vector::accumulate_f32(aggregation, results, &wide[..x.len()]);
+                    vector::from_f32(results, best);
                 }
                 true
             }

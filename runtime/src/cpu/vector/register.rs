@@ -32,14 +32,20 @@ pub trait Vector: Copy {
     /// Prefetches the cache line at `p`, which may be any address.
     #[inline(always)]
     fn prefetch(p: *const Self::Scalar) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect on memory, whatever the address.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast())
-        };
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = p;
+        prefetch(p);
     }
+}
+
+/// Prefetches the cache line at `p`, which may be any address.
+#[inline(always)]
+pub fn prefetch<T>(p: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect on memory, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
 }
 
 /// A register of the processor, with the proof that it has the instructions.

@@ -1,6 +1,6 @@
 //! Running aggregates: each place has the aggregate of the terms up to it.
 
-use super::aggregate::{combine, each_aggregation};
+use super::aggregate::{Combine, each_aggregation};
 use super::level::{vectorised, widest};
 use super::number::Number;
 use std::ops::Range;
@@ -32,8 +32,8 @@ vectorised! {
         sums: &mut [T],
     ) {
         each_aggregation!(aggregation, A => {
-            let f = |a, b| combine(A, a, b);
-            let way = Way { identity, term: |x: T| x, value: |x: T| x, f, has_parts: has_parts(A) };
+            let has_parts = has_parts(A::AGGREGATION);
+            let way = Way { identity, term: |x: T| x, value: |x: T| x, f: A::combine, has_parts };
             all_lines(line, place, terms, values, sums, way)
         })
     }
@@ -52,8 +52,10 @@ widest! {
         sums: &mut [f64],
     ) {
         each_aggregation!(aggregation, A => {
-            let (term, value, f) = (|x: f32| x as f64, |x: f64| x as f32, |a, b| combine(A, a, b));
-            all_lines(line, place, terms, values, sums, Way { identity, term, value, f, has_parts: has_parts(A) })
+            let (term, value) = (|x: f32| x as f64, |x: f64| x as f32);
+            let has_parts = has_parts(A::AGGREGATION);
+            let way = Way { identity, term, value, f: A::combine, has_parts };
+            all_lines(line, place, terms, values, sums, way)
         })
     }
 }
@@ -107,9 +109,13 @@ fn all_lines<T: Copy, S: Copy>(
         if width == 1 {
             alone(terms, values, &mut sums[0], reversed, way);
         } else if reversed {
-            groups.rev().for_each(|(terms, values)| add(terms, values, sums, way));
+            for (terms, values) in groups.rev() {
+                add(terms, values, sums, way);
+            }
         } else {
-            groups.for_each(|(terms, values)| add(terms, values, sums, way));
+            for (terms, values) in groups {
+                add(terms, values, sums, way);
+            }
         }
         repeat(after, sums, way.value);
         place = if reversed { length - 1 } else { 0 };
@@ -122,7 +128,9 @@ fn all_lines<T: Copy, S: Copy>(
 #[inline(always)]
 fn repeat<T: Copy, S: Copy>(values: &mut [T], sums: &[S], value: impl Fn(S) -> T) {
     for values in values.chunks_exact_mut(sums.len()) {
-        values.iter_mut().zip(sums).for_each(|(x, sum)| *x = value(*sum));
+        for (x, sum) in values.iter_mut().zip(sums) {
+            *x = value(*sum);
+        }
     }
 }
 

@@ -74,6 +74,9 @@ impl Kernels {
     }
 }
 
+/// How many taps ahead rows of w are prefetched.
+const AHEAD: usize = 8;
+
 const PRODUCTS: u8 = Form::Products as u8;
 const BY_NUMBER: u8 = Form::ByNumber as u8;
 const OF_NUMBER: u8 = Form::OfNumber as u8;
@@ -119,6 +122,16 @@ unsafe fn body<V: Lanes, const FORM: u8, const T: usize, const U: usize>(
         // A maximum ignores NaN, even as its first value.
         let mut sums = [[V::splat(proof, identity(FORM)); U]; T];
         for (number, &[to_x, to_w]) in taps.iter().enumerate() {
+            // A row of w that is read for a single row of x comes from memory, in steps that
+            // processors do not foresee.
+            if FORM == OF_NUMBER
+                && T == 1
+                && let Some([_, to_w]) = taps.get(number + AHEAD)
+            {
+                for u in 0..U {
+                    V::prefetch(w.wrapping_offset(*to_w).wrapping_add(u * V::LANES));
+                }
+            }
             let (x, w) = (x.offset(to_x), w.wrapping_offset(to_w));
             let mut ws = [V::splat(proof, 0.0); U];
             match FORM {

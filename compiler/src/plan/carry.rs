@@ -1,0 +1,129 @@
+//! Writes values that loops carry in place, where a turn changes only some of their elements.
+//!
+//! Example: a turn puts the keys of one token into a cache, `C' = index(C, 1) == Position ? K : C`.
+//! With two buffers that alternate, each turn copies the whole cache. With one, the step writes the
+//! new elements alone, as far as the device can leave the others out. Before, the carry has the
+//! buffers `first`, `last` and `other`; after, all three are the same.
+//!
+//! Why it is sound: the step reads the old value only at the place that it writes
+//! ([`crate::nest::Nest::update`]), and no later step of the loop reads the old value. The first
+//! value is in the same memory because the step that makes it writes it there, if only earlier
+//! steps read it, or because a new step copies it there.
+//!
+//! Only loops that are in no other loop are changed, and small values that would have to be copied
+//! are left alone.
+
+use super::draft::{Draft, DraftStep};
+use super::{BufferId, Carry, Content, Loop, Work};
+use crate::nest::Nest;
+
+/// The fewest elements for which copying the first value is worth it.
+const FEWEST: usize = 1024;
+
+/// The step of a loop that writes the next value of a carry, and which of its operands and outputs
+/// are the old and the next value.
+struct Writer {
+    step: usize,
+    output: usize,
+    operand: usize,
+}
+
+/// Writes carries in place where possible.
+pub(crate) fn carry(mut draft: Draft) -> Draft {
+    for number in 0..draft.loops.len() {
+        for carry in 0..draft.loops[number].carries.len() {
+            let around = &draft.loops[number];
+            let Some(writer) = writer(&draft, around, &around.carries[carry]) else { continue };
+            let Carry { name, first, last, other, .. } = around.carries[carry].clone();
+            let start = around.steps.start;
+            let is_only_carried = is_only_carried(&draft, first, start);
+            if !is_only_carried && draft.buffers[last].ty.elements() < FEWEST {
+                continue;
+            }
+            let source = draft.steps[writer.step].source;
+            if let Work::Nest(nest) = &mut draft.steps[writer.step].work {
+                nest.outputs[writer.output].over = Some(writer.operand);
+            }
+            if is_only_carried {
+                let before = draft.steps[..start].iter_mut();
+                let bound =
+                    before.flat_map(|step| step.operands.iter_mut().chain(&mut step.outputs));
+                bound.filter(|id| **id == first).for_each(|id| *id = last);
+                // No step names it any more, and it takes no memory.
+                draft.buffers[first].content = Content::Carried;
+            } else {
+                let value = draft.value_names.unique(&format!("{name}.first"));
+                let nest = Nest::copy(&draft.buffers[last].ty);
+                let step = DraftStep {
+                    values: vec![value],
+                    fused: Vec::new(),
+                    routine: nest.name.clone(),
+                    work: Work::Nest(Box::new(nest)),
+                    operands: vec![first],
+                    outputs: vec![last],
+                    source,
+                };
+                insert(&mut draft, start, step);
+            }
+            draft.buffers[other].content = Content::Carried;
+            let carry = &mut draft.loops[number].carries[carry];
+            (carry.first, carry.other) = (last, last);
+        }
+    }
+    draft
+}
+
+/// Finds the step that may write the next value of a carry over its old value, and changes only
+/// some of its elements.
+fn writer(draft: &Draft, around: &Loop, carry: &Carry) -> Option<Writer> {
+    let Carry { before, next, last, .. } = *carry;
+    let is_inner = |step: &usize| around.loops.iter().any(|inner| inner.steps.contains(step));
+    let mut writers = around.steps.clone().filter(|&step| draft.steps[step].outputs.contains(&next));
+    let step = writers.next().filter(|step| writers.next().is_none() && !is_inner(step))?;
+    let begins = Loop::all(&around.loops)
+        .flat_map(|inner| &inner.carries)
+        .any(|inner| inner.first == before);
+    let mut later = draft.steps[step + 1..around.steps.end].iter();
+    if begins
+        || around.length == 1
+        || draft.buffers[last].content == Content::Carried
+        || later.any(|step| step.operands.contains(&before))
+    {
+        return None;
+    }
+    let DraftStep { work: Work::Nest(nest), operands, outputs, .. } = &draft.steps[step] else {
+        return None;
+    };
+    let only = |ids: &[BufferId], wanted: BufferId| {
+        let mut found = ids.iter().enumerate().filter(|(_, id)| **id == wanted);
+        found.next().filter(|_| found.next().is_none()).map(|(number, _)| number)
+    };
+    let (output, operand) = (only(outputs, next)?, only(operands, before)?);
+    nest.update(output, operand).map(|_| Writer { step, output, operand })
+}
+
+/// Returns whether a buffer is written by one step before the step `start`, which begins a loop,
+/// and read only by such steps and as the first value of one carry.
+fn is_only_carried(draft: &Draft, id: BufferId, start: usize) -> bool {
+    let in_loops = draft.loops.iter().flat_map(|around| around.steps.clone());
+    let writers: Vec<usize> = (0..draft.steps.len())
+        .filter(|&step| draft.steps[step].outputs.contains(&id))
+        .collect();
+    let carries = Loop::all(&draft.loops).flat_map(|around| &around.carries);
+    let firsts = carries.filter(|carry| carry.first == id).count();
+    matches!(draft.buffers[id].content, Content::Temporary { .. })
+        && matches!(writers[..], [writer] if writer < start && !in_loops.into_iter().any(|s| s == writer))
+        && !draft.steps[start..].iter().any(|step| step.operands.contains(&id))
+        && !draft.outputs.iter().any(|port| port.buffer == id)
+        && firsts == 1
+}
+
+/// Inserts a step before the first step of a loop.
+fn insert<'g>(draft: &mut Draft<'g>, before: usize, step: DraftStep<'g>) {
+    fn shift(around: &mut Loop) {
+        around.steps = around.steps.start + 1..around.steps.end + 1;
+        around.loops.iter_mut().for_each(shift);
+    }
+    draft.steps.insert(before, step);
+    draft.loops.iter_mut().filter(|around| around.steps.start >= before).for_each(shift);
+}
