@@ -109,6 +109,9 @@ def reductions():
         yield Case(f"Softmax rows of {size}", "Softmax", f32((1 << 20) // size, size))
     yield Case("ReduceSum columns [4096, 256]", "ReduceSum", f32(4096, 256), i64(0))
     yield Case("ReduceMax columns [4096, 256]", "ReduceMax", f32(4096, 256), i64(0))
+    for dtype in "int32 int64 float16".split():
+        yield Case(f"ReduceMax columns [4096, 256] {dtype}", "ReduceMax", f32(4096, 256).astype(dtype), i64(0))
+        yield Case(f"ReduceMax rows of 1000 {dtype}", "ReduceMax", f32(1024, 1000).astype(dtype), i64(-1))
     yield Case("ReduceSum all 1M", "ReduceSum", f32(1 << 20))
     yield Case("ReduceMean middle [8, 196, 768]", "ReduceMean", f32(8, 196, 768), i64(1))
     yield Case("ReduceMean [8, 64, 56, 56] over [2, 3]", "ReduceMean", f32(8, 64, 56, 56), i64(2, 3))

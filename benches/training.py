@@ -262,6 +262,8 @@ def main():
     unknown = [workload for workload in given.workload if workload not in WORKLOADS]
     if unknown:
         arguments.error(f"no such workload: {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    if given.jax and given.workload not in ([], ["mnist-mlp"]):
+        arguments.error("only mnist-mlp is measured beside JAX")
     print(f"{'ms a step':<14} {'fastest':>9} {'':>9} {'':>6} {'median':>9}")
     name = "JAX" if given.jax else "PyTorch"
     print(f"{'workload':<14}" + f" {'tilec':>9} {name:>9} {'ratio':>6}" * 2 + f" {'compile, s':>10}")

@@ -12,8 +12,8 @@ use crate::passes::{
     quantize_weights, quantized, rank, running, separate, settle, share, store_as, stretch, widen,
 };
 use crate::plan::{
-    Draft, Plan, PlanError, Scheduled, carry, divide, filter, in_bytes, keep, kernels, memory, nests,
-    overwrite, schedules,
+    Draft, Plan, PlanError, Scheduled, carry, divide, filter, in_bytes, keep, kernels, memory,
+    nests, overwrite, schedules,
 };
 use crate::profile::{Execution, Profile};
 use crate::schedule::{self, Tuned};
@@ -150,11 +150,11 @@ fn planned(
     }
     let draft = stage("nests", nests(&groups, profile, wholes)?, Draft::verify);
     let draft = stage("filter", filter(draft)?, Draft::verify);
-    let draft = stage("divide", divide(draft)?, Draft::verify);
-    let mut draft = stage("carry", carry(draft), Draft::verify);
+    let mut draft = stage("divide", divide(draft)?, Draft::verify);
     if options.updates {
         draft = stage("overwrite", overwrite(draft), Draft::verify);
     }
+    let draft = stage("carry", carry(draft)?, Draft::verify);
     let draft = stage("keep", keep(draft), Draft::verify);
     let draft = stage("in_bytes", in_bytes(draft, options.updates)?, Draft::verify);
     let scheduled = stage("schedules", schedules(draft, &options.tuned)?, Scheduled::verify);

@@ -28,10 +28,10 @@ impl Update {
         let axes = &nest.dependencies(&nest.epilogue)[update.condition];
         let rows = (0..nest.free).rev().find(|&axis| axes[axis]).map_or(0, |axis| axis + 1);
         let row = nest.points(rows..nest.free);
-        if rows == 0 || row < SHORTEST_ROW || !row.is_multiple_of(epilogue.unit()) {
+        if row < SHORTEST_ROW || !row.is_multiple_of(epilogue.unit()) {
             return None;
         }
-        // What the condition reads is not what the output overwrites.
+        // The condition reads nothing that the output overwrites.
         let mut program = nest.epilogue.clone();
         let changes = match update.when {
             true => update.condition,

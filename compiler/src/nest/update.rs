@@ -62,9 +62,9 @@ impl Nest {
             && self.epilogue.leaves().filter(|leaf| of_operand(leaf)).all(is_here)
     }
 
-    /// Returns the condition of an output that is either a new value or the element that `operand`
-    /// has at the same place. If the output overwrites the operand, only the new elements need to
-    /// be written.
+    /// Returns the condition of an output that is, from place to place, either a new value or the
+    /// element that `operand` has there. If the output overwrites the operand, only the new
+    /// elements need to be written. There is none if one decision holds for all places.
     pub fn update(&self, output: usize, operand: usize) -> Option<Update> {
         let is_old = |value: Value| match &self.epilogue.insts[value].0 {
             Inst::Leaf(leaf) => leaf.load().is_some_and(|load| load.operand == operand),
@@ -80,7 +80,9 @@ impl Nest {
             (true, false) => false,
             _ => return None,
         };
-        self.may_overwrite(output, operand).then_some(Update { condition, when })
+        let axes = &self.dependencies(&self.epilogue)[condition];
+        let is_partial = (0..self.free).any(|axis| axes[axis]);
+        (is_partial && self.may_overwrite(output, operand)).then_some(Update { condition, when })
     }
 
     /// Returns the condition under which an element is written, if the nest computes nothing but

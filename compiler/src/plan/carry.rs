@@ -10,11 +10,14 @@
 //! value is in the same memory because the step that makes it writes it there, if only earlier
 //! steps read it, or because a new step copies it there.
 //!
+//! It runs after [`super::overwrite`], which moves steps: a step that reads a first value must not
+//! move behind the loop.
+//!
 //! Only loops that are in no other loop are changed, and small values that would have to be copied
 //! are left alone.
 
 use super::draft::{Draft, DraftStep};
-use super::{BufferId, Carry, Content, Loop, Work};
+use super::{BufferId, Carry, Content, Loop, PlanError, Work};
 use crate::nest::Nest;
 
 /// The fewest elements for which copying the first value is worth it.
@@ -29,7 +32,15 @@ struct Writer {
 }
 
 /// Writes carries in place where possible.
-pub(crate) fn carry(mut draft: Draft) -> Draft {
+///
+/// # Errors
+/// If there are too many steps and carries.
+pub(crate) fn carry(mut draft: Draft) -> Result<Draft, PlanError> {
+    // Each carry looks through all steps.
+    let carries: usize = draft.loops.iter().map(|around| around.carries.len()).sum();
+    let counted = draft.graph.budget.spend((carries * draft.steps.len()) as u64);
+    let exceeded = |exceeded| PlanError::Exceeded { value: draft.graph.name.clone(), exceeded };
+    counted.map_err(exceeded)?;
     for number in 0..draft.loops.len() {
         for carry in 0..draft.loops[number].carries.len() {
             let around = &draft.loops[number];
@@ -70,7 +81,7 @@ pub(crate) fn carry(mut draft: Draft) -> Draft {
             (carry.first, carry.other) = (last, last);
         }
     }
-    draft
+    Ok(draft)
 }
 
 /// Finds the step that may write the next value of a carry over its old value, and changes only
@@ -78,7 +89,8 @@ pub(crate) fn carry(mut draft: Draft) -> Draft {
 fn writer(draft: &Draft, around: &Loop, carry: &Carry) -> Option<Writer> {
     let Carry { before, next, last, .. } = *carry;
     let is_inner = |step: &usize| around.loops.iter().any(|inner| inner.steps.contains(step));
-    let mut writers = around.steps.clone().filter(|&step| draft.steps[step].outputs.contains(&next));
+    let mut writers =
+        around.steps.clone().filter(|&step| draft.steps[step].outputs.contains(&next));
     let step = writers.next().filter(|step| writers.next().is_none() && !is_inner(step))?;
     let begins = Loop::all(&around.loops)
         .flat_map(|inner| &inner.carries)
@@ -106,9 +118,8 @@ fn writer(draft: &Draft, around: &Loop, carry: &Carry) -> Option<Writer> {
 /// and read only by such steps and as the first value of one carry.
 fn is_only_carried(draft: &Draft, id: BufferId, start: usize) -> bool {
     let in_loops = draft.loops.iter().flat_map(|around| around.steps.clone());
-    let writers: Vec<usize> = (0..draft.steps.len())
-        .filter(|&step| draft.steps[step].outputs.contains(&id))
-        .collect();
+    let writers: Vec<usize> =
+        (0..draft.steps.len()).filter(|&step| draft.steps[step].outputs.contains(&id)).collect();
     let carries = Loop::all(&draft.loops).flat_map(|around| &around.carries);
     let firsts = carries.filter(|carry| carry.first == id).count();
     matches!(draft.buffers[id].content, Content::Temporary { .. })

@@ -32,7 +32,7 @@ pub struct Cost {
     /// Bytes read and written, as the device stores them. Each buffer counts once, and whole.
     ///
     /// - For a step: its operands and outputs. In a loop, only the parts of these that one turn
-    ///   uses.
+    ///   uses. Where a condition decides which elements of an operand are written over, none.
     /// - For a plan: its inputs and outputs, and the weights, constants and kept buffers that steps
     ///   read. This traffic is unavoidable, however the work is divided into steps.
     pub bytes: u64,
@@ -127,6 +127,11 @@ impl Plan {
             .unwrap_or_else(|| &step.outputs[number - step.operands.len()]);
         let whole = self.buffers[*id].bytes();
         let Work::Nest(nest) = &self.routines[step.routine].work else { return whole };
+        // How much of an operand is written over is known at run time only.
+        let output = number.checked_sub(step.operands.len());
+        if nest.partial().is_some() && (output.is_some() || nest.outputs[0].over == Some(number)) {
+            return 0;
+        }
         let positions: Vec<&Affine> = match number.checked_sub(nest.operands.len()) {
             Some(output) => vec![&nest.outputs[output].position],
             None => nest

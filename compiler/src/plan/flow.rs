@@ -96,12 +96,20 @@ impl Memory<'_> {
     /// Runs the first turn of a loop. The last value of a carry may itself be the next value of a
     /// carry of the loop around, which no step names.
     fn run_loop(&mut self, around: &Loop) -> Result<(), String> {
+        // Loops within this one must leave the carries of loops around alone.
+        let outer = std::mem::replace(&mut self.old, Dense::of(None, self.flow.buffers.len()));
         for carry in &around.carries {
             self.read(carry.first)
                 .map_err(|fault| format!("the first value of `{}`: {fault}", carry.name))?;
             self.holds[carry.before] = true;
             self.is_overwritten[carry.before] = false;
-            self.old[carry.next] = carry.is_in_place().then_some(carry.before);
+            if carry.is_in_place() {
+                self.old[carry.next] = Some(carry.before);
+            }
+        }
+        // The memory of a carry in place has the names `before` and `next` alone.
+        for carry in around.carries.iter().filter(|carry| carry.is_in_place()) {
+            self.holds[carry.first] = false;
         }
         self.run_all(around.steps.clone(), &around.loops)?;
         for carry in &around.carries {
@@ -109,6 +117,7 @@ impl Memory<'_> {
                 .map_err(|fault| format!("the next value of `{}`: {fault}", carry.name))?;
             self.holds[carry.last] = true;
         }
+        self.old = outer;
         // The aliases have no meaning after the loop.
         for carry in &around.carries {
             (self.holds[carry.before], self.holds[carry.next]) = (false, false);

@@ -18,8 +18,10 @@
 //!
 //! - A step reads only buffers that are inputs, weights, constants or carried, or that an earlier
 //!   step writes.
-//! - Every other buffer is written by one step, or by the steps that write a carry that it holds.
-//! - No step reads a buffer that it writes, or one that an earlier step has overwritten.
+//! - Every other buffer is written by one step, or by the steps that write a carry that it holds. A
+//!   carry in place is also written by the step that makes its first value.
+//! - No step reads a buffer that it writes, or one that an earlier step has overwritten. Outputs
+//!   that overwrite an operand are the exception: the nest says which.
 //! - Routines have distinct names, and distinct work or native programs.
 //! - Two temporaries in one slot are never alive at the same time.
 
@@ -108,8 +110,8 @@ pub enum Content {
         /// The buffer of the weight.
         weight: BufferId,
     },
-    /// An alias for the buffers that hold a value from one turn of a loop to the next. See
-    /// [`Carry`].
+    /// An alias for the buffers that hold a value from one turn of a loop to the next (see
+    /// [`Carry`]), or a buffer that no step uses any more. It has no memory of its own.
     Carried,
 }
 
@@ -271,11 +273,10 @@ impl Loop {
     }
 }
 
-/// A value that each turn of a loop changes. Two buffers alternate, so that a turn reads the old
-/// value while it writes the new one. The last turn writes to `last`.
-///
-/// A carry is *in place* if one buffer holds all of its values, the first one as well: a step then
-/// writes the next value over the old one, and no later step of the turn reads the old one.
+/// A value that each turn of a loop changes. Either two buffers alternate, so that a turn reads the
+/// old value while it writes the new one, and the last turn writes to `last`. Or the carry is *in
+/// place*: one buffer holds all of its values, the first one as well, a step writes the next value
+/// over the old one, and no later step of the turn reads the old one.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "pack", derive(serde::Serialize, serde::Deserialize))]
 pub struct Carry {

@@ -478,3 +478,38 @@ fn a_carry_whose_old_value_is_needed_later_is_not_written_in_place() {
     let plan = changes_a_row("%2", "v0 = %5[i, j]; v1 = %2[7 - i, j]; v2 = mul v0 v1; yield v2");
     assert!(!plan.loops[0].carries[0].is_in_place(), "{plan}");
 }
+
+#[test]
+fn a_first_value_that_a_moved_step_reads_is_copied() {
+    // The next W is computed behind the loop, which reads the old one. It reads A.
+    let (plan, over) = updates(
+        "\
+graph step(%0, %1) -> (W = %6, Last = %9)
+%0 = input X : f32[8, 4]
+%1 = input Rows : f32[3, 512]
+%2 = weight V : f32[4, 512]
+%3 = weight W : f32[512]
+%4 = contract sum [i, j] (i: 0..8, j: 0..512, k: 0..4) { v0 = %0[i, k]; v1 = %2[k, j]; v2 = mul v0 v1; yield v2 } : f32[8, 512]  # A
+%5 = contract sum [j] (j: 0..512, i: 0..8) { v0 = %4[i, j]; yield v0 } : f32[512]
+%6 = sub %3 %5 : f32[512]  # Next
+%7 = index 0 : i32[3]
+%8 = scan 3 sequences (%1 along 0, %7 along 0) carries (%4) captures (%3) yields () {
+    graph step(%0, %1, %2, %3) -> (C = %7)
+    %0 = input Row : f32[512]
+    %1 = input t : i32[]
+    %2 = input C : f32[8, 512]
+    %3 = input W : f32[512]
+    %4 = index 0 : i32[8, 1]
+    %5 = cmp_eq %4 %1 : bool[8, 1]
+    %6 = mul %0 %3 : f32[512]
+    %7 = select %5 %6 %2 : f32[8, 512]
+} : f32[8, 512]
+%9 = result 0 %8 : f32[8, 512]
+",
+    );
+    assert_eq!(over, [true]);
+    assert!(plan.loops[0].carries[0].is_in_place(), "{plan}");
+    let named = |name: &str| plan.steps.iter().position(|step| step.name() == name);
+    assert!(named("Next") >= Some(plan.loops[0].steps.end), "{plan}");
+    assert!(named("C.first").is_some(), "{plan}");
+}

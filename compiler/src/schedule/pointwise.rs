@@ -49,8 +49,8 @@ pub(super) fn pointwise(
     Ok(builder.finish()?)
 }
 
-/// Returns whether the point's element is another than the one that its output overwrites, as far
-/// as one condition decides that for all lanes.
+/// Returns the condition under which the point's element must be written: always, unless its output
+/// overwrites an operand and one condition decides for all lanes whether the old element stays.
 fn changes(b: &mut Builder, point: &Point) -> Result<Expr, ScheduleError> {
     let nest = point.nest;
     let Some(Update { condition, when }) = nest.partial() else { return Ok(true.into()) };

@@ -95,7 +95,9 @@ fn native_reason(method: &Method, nest: &Nest, sizes: &str) -> String {
         }
         Method::Pointwise { .. } => "nothing is aggregated".into(),
         Method::Update { row } => {
-            format!("nothing is aggregated: rows of {row} places stay as they are, or are written over")
+            format!(
+                "nothing is aggregated: rows of {row} places stay as they are, or are written over"
+            )
         }
         Method::Pieces { count } => {
             format!(

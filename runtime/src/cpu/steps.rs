@@ -305,7 +305,8 @@ impl StepWork {
         packs: &mut [Pack],
         memory: &mut RunMemory,
     ) -> Result<(), &'static str> {
-        // The plan guarantees that a step's outputs share no buffer with its operands.
+        // The plan guarantees that a step's outputs share no buffer with its operands, except for
+        // those that they overwrite.
         let mut taken: SmallVec<[Taken; 2]> =
             launch.outputs.iter().map(|&id| memory.take(id)).collect();
         let result = match self {

@@ -17,9 +17,9 @@ use super::super::program::{Implementation, NativeOutput, NativeProgram, Positio
 use super::super::reduction::Reduction;
 use super::super::running::Running;
 use super::super::scatter::Scatter;
-use super::super::update::Update;
 use super::super::space::{Lines, Space, Variables};
 use super::super::tape::Tape;
+use super::super::update::Update;
 use super::super::winograd::{Side, Winograd};
 
 impl FromStr for NativeProgram {

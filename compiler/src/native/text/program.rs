@@ -11,8 +11,8 @@ use super::super::program::{Implementation, NativeOutput, NativeProgram, Positio
 use super::super::reduction::Reduction;
 use super::super::running::Running;
 use super::super::scatter::Scatter;
-use super::super::update::Update;
 use super::super::space::Space;
+use super::super::update::Update;
 use super::super::winograd::{Side, Winograd};
 use super::{affine, conditions};
 

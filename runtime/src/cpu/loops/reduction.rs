@@ -156,7 +156,7 @@ impl<T: Number> Run<'_, T> {
         /// The places of a part that one thread takes, if there are enough.
         const LEAST: usize = 128;
         let Reduction { body, points, .. } = self.reduction;
-        // ProductBlocks are longer where there would be too many partial results.
+        // Blocks are longer where there would be too many partial results.
         let most = (MOST_PARTIALS / places.len().max(1)).max(1);
         let block_size = BLOCK.max(points.size.div_ceil(most));
         let blocks = points.size.div_ceil(block_size);

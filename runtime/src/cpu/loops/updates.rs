@@ -37,14 +37,20 @@ impl Update {
             let changed = &changed[..];
             let some = changed.iter().filter(|change| **change != 0).count();
             // On average over all rows.
-            let work = (job.epilogue.operations + 1) * self.row * some / rows.max(1) + 1;
-            parallel(0..rows, work, || job.finisher(), |machine, rows| {
-                for run in self.runs(changed, rows) {
-                    // SAFETY: `parallel` gives each row to one thread, and runs have no row in
-                    // common.
-                    unsafe { job.stream(machine, run.start * self.row..run.end * self.row) };
-                }
-            });
+            let work = (job.epilogue.operations + 1).saturating_mul(self.row * some);
+            let work = work / rows.max(1) + 1;
+            parallel(
+                0..rows,
+                work,
+                || job.finisher(),
+                |machine, rows| {
+                    for run in self.runs(changed, rows) {
+                        // SAFETY: `parallel` gives each row to one thread, and runs have no row in
+                        // common.
+                        unsafe { job.stream(machine, run.start * self.row..run.end * self.row) };
+                    }
+                },
+            );
         });
     }
 

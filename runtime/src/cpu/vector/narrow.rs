@@ -158,7 +158,7 @@ macro_rules! half_float {
                 }
                 true
             }
-            /// The greatest or least of f16s is the same in f32.
+            /// The greatest or least value is the same in f32.
             fn fold_chunk(aggregation: Aggregation, identity: Self, x: &[Self]) -> Option<Self> {
                 if !is_extreme(aggregation) {
                     return None;

@@ -1,7 +1,7 @@
 //! Loads of a chunk: in place if the elements are contiguous, else into a register.
 
 use super::{At, Machine};
-use crate::cpu::loops::walk::{Piece, Walker};
+use crate::cpu::loops::walk::{Piece, Walker, where_at_least_zero};
 use crate::cpu::memory::{Output, elements, scratch};
 use crate::cpu::vector;
 use crate::cpu::vector::number::{Bits, Number, typed};
@@ -178,17 +178,40 @@ impl Machine<'_> {
             });
             return length;
         }
-        self.walker.walk(space, lines, start, length, |piece| {
-            let part = source.part(&piece);
-            let out = &mut out[piece.at..][..piece.length];
-            out[..part.start].fill(T::default());
-            out[part.end..].fill(T::default());
+        self.load_guarded(source, start, out);
+        length
+    }
+
+    /// Reads a chunk of which some elements do not count, and are 0.
+    fn load_guarded<T: Bits>(&mut self, source: Source<T>, start: usize, out: &mut [T]) {
+        let Source { data, first, lines, .. } = source;
+        let (space, length, step) = (&self.tape.space, out.len(), lines.steps[0]);
+        // Conditions that are the same all over each piece hold for some pieces, one after another.
+        let most = if lines.steps[1..].iter().all(|step| *step == 0) { usize::MAX } else { 1 };
+        self.walker.walk_tables(space, lines, start, length, most, |piece, pieces| {
+            let out = &mut out[piece.at..][..pieces * piece.length];
+            let (part, columns, steps) = if pieces > 1 {
+                let conditions = piece.values[1..].iter().zip(&lines.beside[1..]);
+                let hold = conditions.fold(0..pieces as i64, |hold, (value, beside)| {
+                    where_at_least_zero(hold, *value, *beside)
+                });
+                let end = hold.end.clamp(0, pieces as i64) as usize;
+                let begin = hold.start.clamp(0, end as i64) as usize;
+                (begin..end, piece.length, [lines.beside[0], step])
+            } else {
+                (source.part(&piece), 1, [step, 1])
+            };
+            let elements = part.start * columns..part.end * columns;
+            out[..elements.start].fill(T::default());
+            out[elements.end..].fill(T::default());
             if !part.is_empty() {
-                let from = piece.values[0] + part.start as i64 * step - first;
-                vector::gather_strided(data, from, step, &mut out[part]);
+                let from = piece.values[0] + part.start as i64 * steps[0] - first;
+                match columns {
+                    1 => vector::gather_strided(data, from, steps[0], &mut out[elements]),
+                    _ => vector::gather_table(data, from, steps, columns, &mut out[elements]),
+                }
             }
         });
-        length
     }
 
     /// Reads a chunk that is one element, or contiguous from element `place` on.
