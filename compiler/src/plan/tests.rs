@@ -1,7 +1,6 @@
 use crate::dense::Id;
 use crate::graph::Graph;
 use crate::kernel::Access;
-use crate::native::Implementation;
 use crate::pipeline;
 use crate::plan::{Content, Cost, Plan, Step};
 use crate::profile::Profile;
@@ -417,99 +416,4 @@ graph rows(%0, %1) -> (Y = %5, Z = %7)
     let plan = plan(ROWS, &Profile::generic());
     let stored: Vec<&[String]> = plan.steps.iter().map(|step| &step.values[..]).collect();
     assert_eq!(stored, [["Y", "Z"]]);
-}
-
-/// Returns the plan of a loop of 3 turns, which changes the row `t` of a carry. `first` is its
-/// first value, and the body adds up `terms` at each row i and column j.
-fn changes_a_row(first: &str, terms: &str) -> Plan {
-    let text = format!(
-        "\
-graph rows(%0, %1) -> (Last = %5, All = %6)
-%0 = input X : f32[3, 512]
-%1 = input Start : f32[8, 512]
-%2 = neg %1 : f32[8, 512]  # Made
-%3 = index 0 : i32[3]
-%4 = scan 3 sequences (%0 along 0, %3 along 0) carries ({first}) captures () yields (along 0) {{
-    graph step(%0, %1, %2) -> (C = %5, All = %6)
-    %0 = input Row : f32[512]
-    %1 = input t : i32[]
-    %2 = input C : f32[8, 512]
-    %3 = index 0 : i32[8, 1]
-    %4 = cmp_eq %3 %1 : bool[8, 1]
-    %5 = select %4 %0 %2 : f32[8, 512]  # Next
-    %6 = contract sum [j] (i: 0..8, j: 0..512) {{ {terms} }} : f32[512]  # Sum
-}} : f32[8, 512]
-%5 = result 0 %4 : f32[8, 512]
-%6 = result 1 %4 : f32[3, 512]
-"
-    );
-    plan(&text, &Profile::cpu())
-}
-
-#[test]
-fn a_carry_that_changes_in_part_is_written_in_place() {
-    for (first, copies) in [("%2", false), ("%1", true)] {
-        let plan = changes_a_row(first, "v0 = %5[i, j]; yield v0");
-        let [around] = &plan.loops[..] else { panic!("one loop") };
-        let [carry] = &around.carries[..] else { panic!("one carry") };
-        assert!(carry.is_in_place() && carry.other == carry.last);
-        let named = |name: &str| plan.steps.iter().position(|step| step.name() == name);
-        assert_eq!(named("C.first").is_some(), copies);
-        let [next, sum] = ["Next", "Sum"].map(|name| named(name).unwrap());
-        let routine = &plan.routines[plan.steps[next].routine];
-        assert_eq!(plan.steps[next].operands[routine.over(0).unwrap()], carry.before);
-        let native = routine.native.as_ref().unwrap();
-        assert!(matches!(native.implementation, Implementation::Update(_)), "{native}");
-        // The old value is gone once the next one is written.
-        let mut late = plan.clone();
-        let read = late.steps[sum].operands.iter().position(|id| *id == carry.next).unwrap();
-        late.steps[sum].operands[read] = carry.before;
-        let fault = late.verify().unwrap_err();
-        assert!(fault.ends_with(&format!("buffer {} is overwritten", carry.before)), "{fault}");
-        // Alternating buffers would not be in place.
-        let mut apart = plan.clone();
-        apart.loops[0].carries[0].first = carry.before;
-        assert!(apart.verify().is_err());
-    }
-}
-
-#[test]
-fn a_carry_whose_old_value_is_needed_later_is_not_written_in_place() {
-    let plan = changes_a_row("%2", "v0 = %5[i, j]; v1 = %2[7 - i, j]; v2 = mul v0 v1; yield v2");
-    assert!(!plan.loops[0].carries[0].is_in_place(), "{plan}");
-}
-
-#[test]
-fn a_first_value_that_a_moved_step_reads_is_copied() {
-    // The next W is computed behind the loop, which reads the old one. It reads A.
-    let (plan, over) = updates(
-        "\
-graph step(%0, %1) -> (W = %6, Last = %9)
-%0 = input X : f32[8, 4]
-%1 = input Rows : f32[3, 512]
-%2 = weight V : f32[4, 512]
-%3 = weight W : f32[512]
-%4 = contract sum [i, j] (i: 0..8, j: 0..512, k: 0..4) { v0 = %0[i, k]; v1 = %2[k, j]; v2 = mul v0 v1; yield v2 } : f32[8, 512]  # A
-%5 = contract sum [j] (j: 0..512, i: 0..8) { v0 = %4[i, j]; yield v0 } : f32[512]
-%6 = sub %3 %5 : f32[512]  # Next
-%7 = index 0 : i32[3]
-%8 = scan 3 sequences (%1 along 0, %7 along 0) carries (%4) captures (%3) yields () {
-    graph step(%0, %1, %2, %3) -> (C = %7)
-    %0 = input Row : f32[512]
-    %1 = input t : i32[]
-    %2 = input C : f32[8, 512]
-    %3 = input W : f32[512]
-    %4 = index 0 : i32[8, 1]
-    %5 = cmp_eq %4 %1 : bool[8, 1]
-    %6 = mul %0 %3 : f32[512]
-    %7 = select %5 %6 %2 : f32[8, 512]
-} : f32[8, 512]
-%9 = result 0 %8 : f32[8, 512]
-",
-    );
-    assert_eq!(over, [true]);
-    assert!(plan.loops[0].carries[0].is_in_place(), "{plan}");
-    let named = |name: &str| plan.steps.iter().position(|step| step.name() == name);
-    assert!(named("Next") >= Some(plan.loops[0].steps.end), "{plan}");
-    assert!(named("C.first").is_some(), "{plan}");
 }

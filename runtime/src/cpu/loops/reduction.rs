@@ -228,7 +228,8 @@ impl<T: Number> Run<'_, T> {
         };
         let block = points.size.div_ceil(blocks);
         let work = (body.operations + 1).saturating_mul(block);
-        if let Some(dots) = &self.reduction.dots
+        if T::FLOAT
+            && let Some(dots) = &self.reduction.dots
             && let [Some(a), Some(b)] = dots.operands.map(|operand| self.plain(operand))
         {
             return self.in_rows(places, work, |at, chunk, (sums, _)| {

@@ -259,10 +259,7 @@ vectorised! {
                     0..8 => one_by_one::<T, A>(identity, row),
                     8..16 => in_parts::<T, A, 8>(identity, row),
                     16..64 => in_parts::<T, A, 16>(identity, row),
-                    _ => match T::fold_chunk(aggregation, identity, row) {
-                        Some(all) => all,
-                        None => in_parts::<T, A, PARTS>(identity, row),
-                    },
+                    _ => fold(aggregation, identity, row, None),
                 };
             }
         })
