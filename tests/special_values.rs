@@ -136,6 +136,34 @@ fn aggregates() {
     }
 }
 
+/// The greatest and least of values that are stored as well: on the cpu in one pass over a row.
+#[test]
+fn extremes_of_what_is_stored() {
+    let (rows, columns) = (130, 131);
+    for dtype in FLOATS {
+        // A NaN in each place, and beside it one element unlike all others.
+        let element = |number: usize| {
+            let (row, column) = (number / columns, number % columns);
+            if column == row || row % 5 == 0 && column != row * 37 % columns {
+                f64::NAN
+            } else if column == row * 37 % columns {
+                9.0 - row as f64
+            } else {
+                0.0
+            }
+        };
+        let ty = TensorType::new(dtype, [rows, columns]);
+        let elements = (0..rows * columns).map(|n| Scalar::from_f64(dtype, element(n)));
+        let x = Tensor::from_scalars(ty, elements).unwrap();
+        for stored in ["X * 2.0", "max(X, 0.0)", "-X"] {
+            let program = format!(
+                "function f(X[N, D]) -> (P, A, B) {{ P = {stored}; A[n: N] = >(P[n, d]); B[n: N] = <(P[n, d]); }}"
+            );
+            agree(&program, &[("X", x.clone())]);
+        }
+    }
+}
+
 /// A softmax of a fully masked row is NaN; a value chosen in its place is unaffected.
 #[test]
 fn masked_attention() {

@@ -13,7 +13,8 @@
 //! It runs after [`super::overwrite`], which moves steps: a step that reads a first value must not
 //! move behind the loop.
 //!
-//! Only loops that are in no other loop are changed, and small values that would have to be copied
+//! Only steps that compute each place by itself write in place, so that nothing reads a place that
+//! another invocation writes. Only loops that are in no other loop are changed, and small values that would have to be copied
 //! are left alone.
 
 use super::draft::{Draft, DraftStep};
@@ -110,6 +111,10 @@ fn writer(draft: &Draft, around: &Loop, carry: &Carry) -> Option<Writer> {
         let mut found = ids.iter().enumerate().filter(|(_, id)| **id == wanted);
         found.next().filter(|_| found.next().is_none()).map(|(number, _)| number)
     };
+    // In a kernel of rows, invocations beyond the last row read it while another one writes it.
+    if nest.aggregation.is_some() || !nest.columns().is_empty() {
+        return None;
+    }
     let (output, operand) = (only(outputs, next)?, only(operands, before)?);
     nest.update(output, operand).map(|_| Writer { step, output, operand })
 }

@@ -14,15 +14,22 @@
 use super::draft::{Draft, DraftStep};
 use super::{Buffer, BufferId, Content, Loop, Work};
 use crate::dense::Dense;
+use crate::profile::Execution;
 
 /// Overwrites weights where possible.
 pub(crate) fn overwrite(mut draft: Draft) -> Draft {
+    let is_shader = draft.profile.execution == Execution::Shader;
     let Draft { steps, loops, outputs, buffers, weights, updates, .. } = &mut draft;
     for &(weight, output) in updates.iter() {
         let (weight, next) = (weights[weight].buffer, outputs[output].buffer);
         let is_own = buffers[next].content == Content::Output && buffers[next].ty.elements() > 0;
         let is_shown = outputs.iter().any(|port| port.buffer == weight);
-        if !is_own || is_shown || buffers[next].storage != buffers[weight].storage {
+        // In a kernel of rows, invocations beyond the last row read it while another one writes it.
+        let has_rows =
+            |step: &DraftStep| matches!(&step.work, Work::Nest(nest) if !nest.columns().is_empty());
+        let races =
+            is_shader && steps.iter().any(|step| step.outputs.contains(&next) && has_rows(step));
+        if !is_own || is_shown || races || buffers[next].storage != buffers[weight].storage {
             continue;
         }
         let Some(step) = behind_readers(steps, loops, buffers, weight, next) else { continue };

@@ -24,6 +24,20 @@ macro_rules! paired {
 }
 pub(super) use paired;
 
+/// Returns the greatest or least of a value and of registers. The value, which is no NaN, comes
+/// first in each comparison: a NaN there would stay, whatever it is compared with.
+macro_rules! extreme {
+    ($value:expr, $x:expr, $k:expr, $combine:ident) => {{
+        let value = $value;
+        let mut all = $x;
+        for x in &mut all {
+            *x = value.$combine(*x);
+        }
+        paired!(all, $k, $combine)
+    }};
+}
+pub(super) use extreme;
+
 /// A strip's part of the chunk: some registers from element `at` on. A `PART` of one register has
 /// only the first `length` elements.
 ///
@@ -313,13 +327,13 @@ macro_rules! on_copy {
     }};
 }
 
-/// Combines the registers of `x` with the row's aggregate at a place.
+/// Replaces the row's aggregate at a place by `$next`, made of it and of the registers.
 macro_rules! aggregate {
-    ($strip:ident, $x:ident, $place:ident, $combine:ident) => {{
+    ($strip:ident, $place:ident, $sum:ident => $next:expr) => {{
         let sums = $place.start.cast::<f32>();
-        let sum = L::load($strip.proof, sums);
-        let next = sum.$combine(paired!($x, K, $combine));
-        if PART { next.first($strip.length, sum) } else { next }.store(sums);
+        let $sum = L::load($strip.proof, sums);
+        let next = $next;
+        if PART { next.first($strip.length, $sum) } else { next }.store(sums);
     }};
 }
 
@@ -396,9 +410,9 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::KeepPast => strip.store_past(a, &x),
             Code::Fetch => fetch::<L, K, false>(a, strip.at),
             Code::FetchToWrite => fetch::<L, K, true>(a, strip.at),
-            Code::Sum => aggregate!(strip, x, a, add),
-            Code::Greatest => aggregate!(strip, x, a, max),
-            Code::Least => aggregate!(strip, x, a, min),
+            Code::Sum => aggregate!(strip, a, sum => sum.add(paired!(x, K, add))),
+            Code::Greatest => aggregate!(strip, a, sum => extreme!(sum, x, K, max)),
+            Code::Least => aggregate!(strip, a, sum => extreme!(sum, x, K, min)),
             relation => strip.relate(relation, &x, a, b),
         }
     }

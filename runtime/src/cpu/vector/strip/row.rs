@@ -1,6 +1,6 @@
 //! One row after the other: a chain's operations over the strips of a row.
 
-use super::apply::{Strip, fetch, one, paired};
+use super::apply::{Strip, extreme, fetch, one, paired};
 use super::code::{ChunkPointer, Code, Op};
 use crate::cpu::vector::lanes::Lanes;
 use std::ops::Range;
@@ -171,8 +171,8 @@ unsafe fn all_strips<L: Lanes>(
                     }
                     match combine {
                         Code::Sum => sum = sum.add(paired!($x, K, add)),
-                        Code::Greatest => sum = sum.max(paired!($x, K, max)),
-                        Code::Least => sum = sum.min(paired!($x, K, min)),
+                        Code::Greatest => sum = extreme!(sum, $x, K, max),
+                        Code::Least => sum = extreme!(sum, $x, K, min),
                         _ => {}
                     }
                     at += K * L::LANES;
