@@ -14,8 +14,8 @@
 //! move behind the loop.
 //!
 //! Only steps that compute each place by itself write in place, so that nothing reads a place that
-//! another invocation writes. Only loops that are in no other loop are changed, and small values that would have to be copied
-//! are left alone.
+//! another invocation writes. Only loops that are in no other loop are changed, and small values
+//! that would have to be copied are left alone.
 
 use super::draft::{Draft, DraftStep};
 use super::{BufferId, Carry, Content, Loop, PlanError, Work};
