@@ -64,7 +64,8 @@ impl Nest {
 
     /// Returns the condition of an output that is, from place to place, either a new value or the
     /// element that `operand` has there. If the output overwrites the operand, only the new
-    /// elements need to be written. There is none if one decision holds for all places.
+    /// elements need to be written. There is none if one decision holds for all places, or if not
+    /// each place is computed by itself.
     pub fn update(&self, output: usize, operand: usize) -> Option<Update> {
         let is_old = |value: Value| match &self.epilogue.insts[value].0 {
             Inst::Leaf(leaf) => leaf.load().is_some_and(|load| load.operand == operand),
@@ -81,15 +82,17 @@ impl Nest {
             _ => return None,
         };
         let axes = &self.dependencies(&self.epilogue)[condition];
+        // In a kernel of rows, invocations beyond the last row read it while another one writes it.
+        let is_plain = self.aggregation.is_none() && self.columns().is_empty();
         let is_partial = (0..self.free).any(|axis| axes[axis]);
-        (is_partial && self.may_overwrite(output, operand)).then_some(Update { condition, when })
+        (is_plain && is_partial && self.may_overwrite(output, operand))
+            .then_some(Update { condition, when })
     }
 
     /// Returns the condition under which an element is written, if the nest computes nothing but
     /// one output that is an update of the operand that it overwrites.
     pub fn partial(&self) -> Option<Update> {
         let [output] = &self.outputs[..] else { return None };
-        let is_plain = self.aggregation.is_none() && self.columns().is_empty();
-        self.update(0, output.over.filter(|_| is_plain)?)
+        self.update(0, output.over?)
     }
 }

@@ -18,6 +18,7 @@
 //! that would have to be copied are left alone.
 
 use super::draft::{Draft, DraftStep};
+use super::overwrite::begins_with;
 use super::{BufferId, Carry, Content, Loop, PlanError, Work};
 use crate::nest::Nest;
 
@@ -93,11 +94,8 @@ fn writer(draft: &Draft, around: &Loop, carry: &Carry) -> Option<Writer> {
     let mut writers =
         around.steps.clone().filter(|&step| draft.steps[step].outputs.contains(&next));
     let step = writers.next().filter(|step| writers.next().is_none() && !is_inner(step))?;
-    let begins = Loop::all(&around.loops)
-        .flat_map(|inner| &inner.carries)
-        .any(|inner| inner.first == before);
     let mut later = draft.steps[step + 1..around.steps.end].iter();
-    if begins
+    if around.loops.iter().any(|inner| begins_with(inner, before))
         || around.length == 1
         || draft.buffers[last].content == Content::Carried
         || later.any(|step| step.operands.contains(&before))
@@ -111,10 +109,6 @@ fn writer(draft: &Draft, around: &Loop, carry: &Carry) -> Option<Writer> {
         let mut found = ids.iter().enumerate().filter(|(_, id)| **id == wanted);
         found.next().filter(|_| found.next().is_none()).map(|(number, _)| number)
     };
-    // In a kernel of rows, invocations beyond the last row read it while another one writes it.
-    if nest.aggregation.is_some() || !nest.columns().is_empty() {
-        return None;
-    }
     let (output, operand) = (only(outputs, next)?, only(operands, before)?);
     nest.update(output, operand).map(|_| Writer { step, output, operand })
 }
@@ -146,10 +140,9 @@ fn insert<'g>(draft: &mut Draft<'g>, before: usize, step: DraftStep<'g>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::graph::Graph;
     use crate::native::Implementation;
-    use crate::pipeline;
-    use crate::plan::{Content, Plan};
+    use crate::plan::Plan;
+    use crate::plan::tests::{plan, updates};
     use crate::profile::Profile;
 
     /// Returns the plan of a loop of 3 turns, which changes the row `t` of a carry. `first` is its
@@ -176,10 +169,7 @@ graph rows(%0, %1) -> (Last = %5, All = %6)
 %6 = result 1 %4 : f32[3, 512]
 "
         );
-        let mut graph = Graph::parse(&text).unwrap();
-        graph.verify().unwrap();
-        pipeline::optimise(&mut graph);
-        pipeline::plan(&graph, &Profile::cpu()).unwrap()
+        plan(&text, &Profile::cpu())
     }
 
     #[test]
@@ -242,12 +232,8 @@ graph step(%0, %1) -> (W = %6, Last = %9)
 } : f32[8, 512]
 %9 = result 0 %8 : f32[8, 512]
 ";
-        let mut graph = Graph::parse(text).unwrap();
-        graph.verify().unwrap();
-        pipeline::optimise(&mut graph);
-        let plan = pipeline::plan_updates(&graph, &Profile::generic()).unwrap();
-        let next = &plan.buffers[plan.outputs[0].buffer];
-        assert!(matches!(next.content, Content::Over { .. }), "{plan}");
+        let (plan, over) = updates(text);
+        assert_eq!(over, [true]);
         assert!(plan.loops[0].carries[0].is_in_place(), "{plan}");
         let named = |name: &str| plan.steps.iter().position(|step| step.name() == name);
         assert!(named("Next") >= Some(plan.loops[0].steps.end), "{plan}");

@@ -104,7 +104,7 @@ fn is_in_place(step: &DraftStep, weight: BufferId, next: BufferId) -> bool {
 }
 
 /// Returns whether a loop, or one within it, carries a value whose first value is in this buffer.
-fn begins_with(around: &Loop, id: BufferId) -> bool {
+pub(super) fn begins_with(around: &Loop, id: BufferId) -> bool {
     around.carries.iter().any(|carry| carry.first == id)
         || around.loops.iter().any(|inner| begins_with(inner, id))
 }

@@ -5,10 +5,15 @@ use crate::pipeline;
 use crate::plan::{Content, Cost, Plan, Step};
 use crate::profile::Profile;
 
-fn plan(text: &str, profile: &Profile) -> Plan {
+fn optimised(text: &str) -> Graph {
     let mut graph = Graph::parse(text).unwrap();
     graph.verify().unwrap();
     pipeline::optimise(&mut graph);
+    graph
+}
+
+pub(super) fn plan(text: &str, profile: &Profile) -> Plan {
+    let graph = optimised(text);
     pipeline::plan(&graph, profile).unwrap()
 }
 
@@ -327,10 +332,8 @@ graph g(%0) -> (Y = %4)
 
 /// Returns the plan of a step that updates its weights, and for each weight whether its next value
 /// is written over it.
-fn updates(text: &str) -> (Plan, Vec<bool>) {
-    let mut graph = Graph::parse(text).unwrap();
-    graph.verify().unwrap();
-    pipeline::optimise(&mut graph);
+pub(super) fn updates(text: &str) -> (Plan, Vec<bool>) {
+    let graph = optimised(text);
     let plan = pipeline::plan_updates(&graph, &Profile::generic()).unwrap();
     let is_over = |&(weight, output): &(usize, usize)| {
         let weight = plan.weights[weight].buffer;
