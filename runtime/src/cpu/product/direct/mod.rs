@@ -291,6 +291,9 @@ impl Direct {
             (LINE_SUMS, SUMS, CHUNK)
         };
         let (lines, rows, length) = (self.lines.max(1), self.rows.max(1), self.length.max(1));
+        // Whole rows of a line are finished together, and pieces of rows one by one.
+        let is_whole = length <= most_columns && rows * length <= all_sums;
+        let line_sums = if is_whole { all_sums } else { line_sums };
         let piece = (line_sums / rows).clamp(LEAST_PIECE, CHUNK).min(most_columns);
         // Pieces consist of whole vectors, and of whole groups if these are short.
         let of_groups = MOST_LANES * self.group;
