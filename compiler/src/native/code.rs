@@ -74,6 +74,17 @@ pub enum Code {
     ToSignedByte,
     /// The same, for u8.
     ToUnsignedByte,
+    /// The float nearest to the signed integer `x + a`, times `b`.
+    ScaleSum,
+    /// The float nearest to the signed integer `x - a`, times `b`.
+    ScaleDifference,
+    /// The float nearest to the signed integer `x`, times `a`, plus `b`.
+    ScaleAdd,
+    /// `x`, rounded to the nearest integer, plus the integer `a`, as i8. A NaN gives 0: so does the
+    /// next. `a` is the same for all elements.
+    NearSignedByte,
+    /// The same, for u8.
+    NearUnsignedByte,
     /// The last byte of integers, as i8.
     SignedByte,
     /// The last byte of integers, as u8.
@@ -129,7 +140,7 @@ pub enum WordOp {
 impl Code {
     /// The operations other than words: each with its name in text forms and the number of its
     /// operands.
-    const NAMED: [(Code, &'static str, usize); 35] = [
+    const NAMED: [(Code, &'static str, usize); 40] = [
         (Code::Nothing, "nothing", 0),
         (Code::Take, "take", 1),
         (Code::Add, "add", 1),
@@ -163,6 +174,11 @@ impl Code {
         (Code::ToSigned, "to_signed", 0),
         (Code::ToSignedByte, "to_signed_byte", 0),
         (Code::ToUnsignedByte, "to_unsigned_byte", 0),
+        (Code::ScaleSum, "scale_sum", 2),
+        (Code::ScaleDifference, "scale_difference", 2),
+        (Code::ScaleAdd, "scale_add", 2),
+        (Code::NearSignedByte, "near_signed_byte", 1),
+        (Code::NearUnsignedByte, "near_unsigned_byte", 1),
         (Code::SignedByte, "signed_byte", 0),
         (Code::UnsignedByte, "unsigned_byte", 0),
     ];

@@ -189,12 +189,12 @@ impl Linker<'_> {
         let mut kept: HashSet<Value> = HashSet::new();
         let mut all = Vec::new();
         for (step, x) in self.moves {
-            match (step, all.last_mut()) {
-                // An exponential of a difference that nobody else reads.
-                (Move::Apply(Code::Exp, _), Some(Move::Apply(code @ Code::Sub, _))) => {
-                    *code = Code::ExpSub
+            match joined(self.known, &all, step) {
+                Some((count, step)) => {
+                    all.truncate(all.len() - count);
+                    all.push(step);
                 }
-                _ => all.push(step),
+                None => all.push(step),
             }
             let is_new =
                 own.contains(&x) && !matches!(step, Move::Aggregate(..) | Move::Compare(..));
@@ -204,4 +204,40 @@ impl Linker<'_> {
         }
         all
     }
+}
+
+/// Returns a move that does what some of the last moves and the next one do, and the number of the
+/// last ones. The values between them have no store, so nobody else reads them.
+fn joined(known: Known, last: &[Move], next: Move) -> Option<(usize, Move)> {
+    let Move::Apply(code, operands) = next else { return None };
+    let moves = match last {
+        [.., Move::Apply(before, a), Move::Apply(then, b)] => {
+            [Some((*before, a)), Some((*then, b))]
+        }
+        [Move::Apply(then, b)] => [None, Some((*then, b))],
+        _ => return None,
+    };
+    let (count, code, operands) = match (moves, code) {
+        ([_, Some((Code::Sub, a))], Code::Exp) => (1, Code::ExpSub, *a),
+        (
+            [Some((Code::Word(op @ (WordOp::Add | WordOp::Sub)), a)), Some((Code::FromSigned, _))],
+            Code::Mul,
+        ) => {
+            let code = if op == WordOp::Add { Code::ScaleSum } else { Code::ScaleDifference };
+            (2, code, [a[0], operands[0]])
+        }
+        ([_, Some((Code::FromSigned, _))], Code::MulAdd) => (1, Code::ScaleAdd, operands),
+        ([Some((Code::Rint, _)), Some((Code::Add, a))], Code::ToSignedByte)
+            if known.is_integer(a[0]?, -128..=127) =>
+        {
+            (2, Code::NearSignedByte, *a)
+        }
+        ([Some((Code::Rint, _)), Some((Code::Add, a))], Code::ToUnsignedByte)
+            if known.is_integer(a[0]?, 0..=255) =>
+        {
+            (2, Code::NearUnsignedByte, *a)
+        }
+        _ => return None,
+    };
+    Some((count, Move::Apply(code, operands)))
 }

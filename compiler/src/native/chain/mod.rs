@@ -4,12 +4,14 @@
 //! Example: let only v3 be read later in
 //! `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`. The chain starts from v0 and does:
 //! subtract v1, exp, keep v3, sum. A product that only the next sum reads becomes a multiply-add,
-//! rounded once where the processor can. A word that is shifted both ways is rotated.
+//! rounded once where the processor can. A word that is shifted both ways is rotated. What
+//! quantization does to a sum of integers, and to a float, is one operation each.
 
 mod codes;
 mod linker;
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
@@ -137,6 +139,15 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
+    /// Returns whether a value is a constant of floats, an integer in this range.
+    fn is_integer(&self, value: Value, range: RangeInclusive<i64>) -> bool {
+        let constant = self.constants.iter().find(|(constant, ..)| *constant == value);
+        constant.is_some_and(|(.., scalar)| {
+            let number = scalar.to_f64();
+            number.trunc() == number && range.contains(&(number as i64))
+        })
+    }
+
     /// Returns whether the `or` of `a << by` and `a >> back` rotates `a`: an unsigned word, by
     /// constant counts that add up to 32.
     fn rotates(&self, a: Value, by: Value, back: Value) -> bool {

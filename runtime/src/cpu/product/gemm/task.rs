@@ -119,8 +119,8 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> Task<'_, T, A, B, S> {
         let Kernels { rows: height, lanes, .. } = self.product.kernels;
         let (k, kc) = (self.product.size.k, self.product.size.blocks.terms);
         let nc = self.columns_together();
-        // A row of C is padded to a kernel's width.
-        let stride = nc.min(self.columns.len()).next_multiple_of(self.product.kernels.columns());
+        // A row of C is padded to whole vectors.
+        let stride = nc.min(self.columns.len()).next_multiple_of(lanes);
         // The number of panels whose sums are finished together.
         let rest = self
             .product

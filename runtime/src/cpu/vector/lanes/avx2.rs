@@ -133,6 +133,22 @@ impl Lanes for F32x8 {
         Self(words, self.1)
     }
 
+    // As with AVX-512.
+    #[inline(always)]
+    fn floats_as_near_bytes(self, offset: Self, signed: bool) -> Self {
+        let (low, high) = if signed { (-128.0, 127.0) } else { (0.0, 255.0) };
+        // SAFETY: the registers prove that the processor has the instructions.
+        let words = unsafe {
+            let is_number = _mm256_cmp_ps::<_CMP_ORD_Q>(self.0, self.0);
+            let low = _mm256_sub_ps(_mm256_set1_ps(low), offset.0);
+            let high = _mm256_sub_ps(_mm256_set1_ps(high), offset.0);
+            let within = _mm256_min_ps(_mm256_max_ps(self.0, low), high);
+            let (near, offset) = (_mm256_cvtps_epi32(within), _mm256_cvtps_epi32(offset.0));
+            _mm256_and_ps(_mm256_castsi256_ps(_mm256_add_epi32(near, offset)), is_number)
+        };
+        Self(words, self.1)
+    }
+
     #[inline(always)]
     fn last_bytes(self, signed: bool) -> Self {
         // SAFETY: the register proves that the processor has the instructions.

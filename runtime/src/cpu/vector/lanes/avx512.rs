@@ -124,6 +124,22 @@ impl Lanes for F32x16 {
         Self(words, self.1)
     }
 
+    // The limits are integers, and stay as they are when the value between them is rounded.
+    #[inline(always)]
+    fn floats_as_near_bytes(self, offset: Self, signed: bool) -> Self {
+        let (low, high) = if signed { (-128.0, 127.0) } else { (0.0, 255.0) };
+        // SAFETY: the registers prove that the processor has the instructions.
+        let words = unsafe {
+            let is_number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(self.0, self.0);
+            let low = _mm512_sub_ps(_mm512_set1_ps(low), offset.0);
+            let high = _mm512_sub_ps(_mm512_set1_ps(high), offset.0);
+            let within = _mm512_min_ps(_mm512_max_ps(self.0, low), high);
+            let (near, offset) = (_mm512_cvtps_epi32(within), _mm512_cvtps_epi32(offset.0));
+            _mm512_castsi512_ps(_mm512_maskz_add_epi32(is_number, near, offset))
+        };
+        Self(words, self.1)
+    }
+
     #[inline(always)]
     fn last_bytes(self, signed: bool) -> Self {
         // SAFETY: the register proves that the processor has the instructions.

@@ -233,6 +233,12 @@ pub trait Lanes: Vector<Scalar = f32> {
         let byte = |a: f32| if signed { a as i8 as i32 } else { a as u8 as i32 };
         each([self], |[a]| f32::from_bits(byte(a) as u32))
     }
+    /// Converts lanes to bytes as [`Lanes::floats_as_bytes`] does, after rounding to the nearest
+    /// integer and adding `offset`, whose lanes are integers that are such bytes.
+    #[inline(always)]
+    fn floats_as_near_bytes(self, offset: Self, signed: bool) -> Self {
+        self.rint().add(offset).floats_as_bytes(signed)
+    }
     /// Replaces lanes that hold integers by their last bytes, extended to 32 bits.
     #[inline(always)]
     fn last_bytes(self, signed: bool) -> Self {

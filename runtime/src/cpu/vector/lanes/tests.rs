@@ -53,6 +53,14 @@ fn integers_equal_their_definition<L: Lanes>(proof: L::Proof) {
         assert_eq!(word(&|x| x.floats_as_words()), x as i32, "{x}");
         assert_eq!(word(&|x| x.floats_as_bytes(true)), i32::from(x as i8), "{x}");
         assert_eq!(word(&|x| x.floats_as_bytes(false)), i32::from(x as u8), "{x}");
+        for offset in [-128.0, -3.0, 0.0, 127.0] {
+            let near = x.round_ties_even() + offset;
+            let got = word(&|x| x.floats_as_near_bytes(L::splat(proof, offset), true));
+            assert_eq!(got, i32::from(near as i8), "{x} and {offset}");
+            let (offset, near) = (offset + 128.0, near + 128.0);
+            let got = word(&|x| x.floats_as_near_bytes(L::splat(proof, offset), false));
+            assert_eq!(got, i32::from(near as u8), "{x} and {offset}");
+        }
     }
 }
 

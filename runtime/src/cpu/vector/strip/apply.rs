@@ -400,6 +400,25 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::ToSigned => each!(x, k => x[k].floats_as_words()),
             Code::ToSignedByte => each!(x, k => x[k].floats_as_bytes(true)),
             Code::ToUnsignedByte => each!(x, k => x[k].floats_as_bytes(false)),
+            Code::ScaleSum => each!(x, k => {
+                let sum = x[k].word(WordOp::Add, strip.load(a, k));
+                sum.words_as_floats(true).mul(strip.load(b, k))
+            }),
+            Code::ScaleDifference => each!(x, k => {
+                let difference = x[k].word(WordOp::Sub, strip.load(a, k));
+                difference.words_as_floats(true).mul(strip.load(b, k))
+            }),
+            Code::ScaleAdd => each!(x, k => {
+                strip.load::<L>(b, k).fma(x[k].words_as_floats(true), strip.load(a, k))
+            }),
+            Code::NearSignedByte => {
+                let offset = strip.load(a, 0);
+                each!(x, k => x[k].floats_as_near_bytes(offset, true));
+            }
+            Code::NearUnsignedByte => {
+                let offset = strip.load(a, 0);
+                each!(x, k => x[k].floats_as_near_bytes(offset, false));
+            }
             Code::SignedByte => each!(x, k => x[k].last_bytes(true)),
             Code::UnsignedByte => each!(x, k => x[k].last_bytes(false)),
             Code::TakeSignedBytes => each!(x, k => strip.load_bytes(a, k, true)),

@@ -44,7 +44,8 @@ macro_rules! codes {
 codes! {
     Nothing Take Add Sub SubFrom Mul Div DivInto Max MaxOf Min MinOf MulAdd MulSub MulSubFrom AddMul
     Square Neg Abs Sqrt Recip Rint Rsqrt Exp ExpSub Tanh Erf Sigmoid FromSigned
-    FromUnsigned ToSigned ToSignedByte ToUnsignedByte SignedByte UnsignedByte;
+    FromUnsigned ToSigned ToSignedByte ToUnsignedByte ScaleSum ScaleDifference ScaleAdd NearSignedByte
+    NearUnsignedByte SignedByte UnsignedByte;
 
     /// The six relations store at `b` whether they hold between `x` and `a`.
     Equal
