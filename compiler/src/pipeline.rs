@@ -133,7 +133,8 @@ fn planned(
     let groups = stage("merge", merge(groups, profile), Groups::verify);
     let groups = stage("finish_rows", finish_rows(groups, profile, &time), Groups::verify);
     if let Some(dtype) = options.storage.filter(|&dtype| profile.storage(dtype) == Some(dtype)) {
-        let (mut graph, wholes) = store_as(graph, &groups.stored(), dtype, wholes);
+        let (mut graph, wholes) =
+            store_as(graph, &groups.stored(), dtype, profile.execution, wholes);
         stage("store_as", &graph, |graph| graph.verify());
         rewrite(&mut graph, &[("share", share), ("settle", settle), ("dead", dead)]);
         let options = Options { storage: None, ..options.clone() };

@@ -251,6 +251,14 @@ impl Contraction {
             && self.body.results.iter().all(is_product)
     }
 
+    /// Returns whether an operand is read through a window: at a sum of several indices.
+    pub fn has_window(&self) -> bool {
+        self.accesses.iter().flat_map(|access| &access.index).any(|index| {
+            let varying = index.affine.variables().filter(|&v| self.indices[v].varies());
+            varying.count() > 1
+        })
+    }
+
     /// Returns whether an access reads the same element for several places: some variable of the
     /// output that varies does not occur in the access.
     pub fn reads_again(&self, access: &Access) -> bool {

@@ -31,13 +31,16 @@
 //!   squares: they may need the range of f32;
 //! - integers in f32; random numbers, which would become 1;
 //! - what is computed from all these and from vectors alone;
-//! - weights that a run changes, and what a scan carries and stacks.
+//! - weights that a run changes, and what a scan carries and stacks;
+//! - on a cpu, what convolutions and pooling read through windows: each element is read several
+//!   times, by algorithms for f32, so that widening it each time would cost more than its memory.
 
 use half::{bf16, f16};
 
 use crate::dtype::{DType, Scalar};
 use crate::graph::scan::Parts;
 use crate::graph::{Aggregation, Graph, Node, NodeId, NodeMap, NodeSet, Op};
+use crate::profile::Execution;
 use crate::scalar::BinaryOp;
 use crate::tensor::TensorType;
 
@@ -45,11 +48,13 @@ use super::Wholes;
 use super::narrow::{sums_products_of_f32, widened};
 
 /// Returns an equal graph, but for rounding, in which the f32 tensors in `stored` have type
-/// `dtype`; and `wholes` with the weights among them, whose callers see f32.
+/// `dtype`; and `wholes` with the weights among them, whose callers see f32. What windows read
+/// stays f32 where kernels run natively.
 pub(crate) fn store_as(
     graph: &Graph,
     stored: &[NodeId],
     dtype: DType,
+    execution: Execution,
     wholes: &Wholes,
 ) -> (Graph, Wholes) {
     let precise = precise(graph);
@@ -59,6 +64,9 @@ pub(crate) fn store_as(
     };
     let mut wide: NodeSet = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
     wide.extend(graph.ids().flat_map(|id| carried(graph, id)).map(|id| graph.storage(*id)));
+    if execution == Execution::Native {
+        wide.extend(read_by_windows(graph, stored));
+    }
     let mut narrow = NodeSet::new();
     let mut wholes = wholes.clone();
     for &id in stored {
@@ -82,6 +90,22 @@ pub(crate) fn store_as(
     let mut graph = graph.clone();
     Narrowing::new(&mut graph, dtype).run(&narrow);
     (graph, wholes)
+}
+
+/// Returns the nodes whose elements windows read, in memory or while they compute what they read.
+fn read_by_windows(graph: &Graph, stored: &[NodeId]) -> Vec<NodeId> {
+    let stored: NodeSet = stored.iter().copied().collect();
+    let mut read = NodeSet::new();
+    for &id in graph.topological().iter().rev() {
+        let is_window = match &graph.node(id).op {
+            Op::Contraction(op) => op.has_window(),
+            _ => false,
+        };
+        if is_window || (read.contains(id) && !stored.contains(id)) {
+            read.extend(graph.operands(id).iter().copied());
+        }
+    }
+    graph.ids().filter(|id| read.contains(*id)).map(|id| graph.storage(id)).collect()
 }
 
 /// Returns the first values of what a scan carries.
@@ -282,15 +306,21 @@ mod tests {
     use crate::dtype::DType;
     use crate::graph::{Graph, NodeId, Op};
     use crate::passes::Wholes;
+    use crate::profile::Execution;
 
     /// Returns the text of the graph after all its tensors are stored as f16, and the weights with
     /// the types that the caller sees.
     fn stored(text: &str) -> String {
+        stored_on(Execution::Shader, text)
+    }
+
+    /// As [`stored`] does, for kernels that run in this way.
+    fn stored_on(execution: Execution, text: &str) -> String {
         let graph = Graph::parse(text).unwrap();
         graph.verify().unwrap();
         let is_view = |id: &NodeId| matches!(graph.node(*id).op, Op::Reshape);
         let all: Vec<NodeId> = graph.ids().filter(|id| !is_view(id)).collect();
-        let (graph, wholes) = store_as(&graph, &all, DType::F16, &Wholes::new());
+        let (graph, wholes) = store_as(&graph, &all, DType::F16, execution, &Wholes::new());
         graph.verify().unwrap();
         let mut wholes: Vec<String> =
             wholes.into_values().map(|(path, ty)| format!("{path} is {ty}\n")).collect();
@@ -338,6 +368,20 @@ graph f(%0) -> (Y = %8)
         %22 = div %21 %20 : f32[2, 2, 5]
         W is f32[6, 5]
         ");
+    }
+
+    #[test]
+    fn what_windows_read_stays_on_a_cpu() {
+        let text = "\
+graph f(%0) -> (Y = %4)
+%0 = input X : f32[8, 6]
+%1 = weight W : f32[3, 6]
+%2 = tanh %0 : f32[8, 6]
+%3 = contract sum [x, c] (x: 0..6, c: 0..6, k: 0..3) { v0 = %2[x + k, c]; v1 = %1[k, c]; v2 = mul v0 v1; yield v2 } : f32[6, 6]
+%4 = contract max [c] (x: 0..6, c: 0..6) { v0 = %3[x, c]; yield v0 } : f32[6]
+";
+        assert_eq!(stored(text).matches("weight W : f16").count(), 1);
+        insta::assert_snapshot!(stored_on(Execution::Native, text), @"");
     }
 
     #[test]

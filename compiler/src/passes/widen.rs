@@ -45,10 +45,7 @@ fn widen_within(graph: &mut Graph, is_body: bool) {
         if a == b || *of_a != dtype || *of_b != dtype {
             continue;
         }
-        let is_matrix =
-            op.accesses.iter().flat_map(|access| &access.index).all(|index| {
-                index.affine.variables().filter(|&v| op.indices[v].varies()).count() <= 1
-            });
+        let is_matrix = !op.has_window();
         let mut operands = graph.operands(id).to_vec();
         let factors = operands.len() - usize::from(op.default);
         let is_weight = |id: NodeId| matches!(graph.node(graph.storage(id)).op, Op::Weight(_));
