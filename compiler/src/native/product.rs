@@ -56,8 +56,9 @@ pub struct Product {
 /// The source of a factor's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Factor {
-    /// A load. Each of its expressions is a sum of one term for each group of axes. `whole` if it
-    /// reads every element of the operand once.
+    /// A load of elements of the product's type, or of f16 or bf16 where that is f32. Each of its
+    /// expressions is a sum of one term for each group of axes. `whole` if it reads every element
+    /// of an operand of the product's type once.
     Gathered {
         /// The elements.
         address: Address,
@@ -157,18 +158,29 @@ fn factors(nest: &Nest, roles: &mut Roles) -> (Factor, Factor) {
     (left, right)
 }
 
+/// Returns the value of f16 or bf16 that is widened to this f32, or the value itself.
+fn widened(nest: &Nest, value: Value) -> Value {
+    let insts = &nest.body.insts;
+    match insts[value] {
+        (Inst::Cast(from), DType::F32) if matches!(insts[from].1, DType::F16 | DType::BF16) => from,
+        _ => value,
+    }
+}
+
 impl Factor {
     /// Creates the factor with the elements `value` of the body, or 0 where a guard fails. `axes`
     /// are its batch, outer and reduction axes.
     fn new(nest: &Nest, axes: [&[usize]; 3], value: Value, guards: &[Affine]) -> Self {
-        if let Inst::Leaf(Leaf::Load(load)) = &nest.body.insts[value].0
+        let loaded = widened(nest, value);
+        if let Inst::Leaf(Leaf::Load(load)) = &nest.body.insts[loaded].0
             && load.dynamic.is_empty()
         {
             let address = Address::new(load, guards);
             if address.is_separable(nest, axes) {
+                let is_unchanged = loaded == value && guards.is_empty();
                 return Factor::Gathered {
                     address,
-                    whole: guards.is_empty() && is_whole(nest, load, axes),
+                    whole: is_unchanged && is_whole(nest, load, axes),
                 };
             }
         }

@@ -175,7 +175,13 @@ impl NativeProgram {
         }
         for factor in [&product.left, &product.right] {
             match factor {
-                Factor::Gathered { address, .. } => self.address(address, *dtype)?,
+                Factor::Gathered { address, .. } => {
+                    let ty = self.operands.get(address.operand);
+                    let half = ty.map(|ty| ty.dtype).filter(|ty| {
+                        *dtype == DType::F32 && matches!(ty, DType::F16 | DType::BF16)
+                    });
+                    self.address(address, half.unwrap_or(*dtype))?;
+                }
                 Factor::Computed { tape, guards } => {
                     self.tape(tape)?;
                     self.lines(guards, &tape.space)?;

@@ -10,8 +10,8 @@
 mod store;
 
 use super::gemm::{
-    Element, Frame, Gather, Layout, Pack, Packed, Panel, Places, Quads, Right, Size, View, Window,
-    product,
+    Element, Frame, Gather, Halves, Layout, Pack, Packed, Panel, Places, Quads, Right, Size, View,
+    Window, product,
 };
 use super::guarded::GuardedTerms;
 use super::places::{gathered, locate};
@@ -92,9 +92,11 @@ impl Kind {
 
 /// The source of an operand's elements.
 enum Side {
-    /// A load, as tables of places. `whole` if it reads every element of the operand once.
+    /// A load of this type, as tables of places. `whole` if it reads every element of the operand
+    /// once.
     Gathered {
         operand: usize,
+        dtype: DType,
         places: Box<Places>,
         whole: bool,
     },
@@ -281,8 +283,14 @@ impl Side {
     ) -> Self {
         match factor {
             Factor::Gathered { address, whole } => {
-                let places = Box::new(gathered(program, axes, address, guards));
-                Side::Gathered { operand: address.operand, places, whole: *whole }
+                let operand = address.operand;
+                let dtype = program.operands[operand].dtype;
+                let mut places = Box::new(gathered(program, axes, address, guards));
+                if is_half(dtype) {
+                    // It is widened into packed panels.
+                    places.window = None;
+                }
+                Side::Gathered { operand, dtype, places, whole: *whole }
             }
             Factor::Computed { tape, guards } => {
                 let (tape, guards, extents) =
@@ -295,10 +303,14 @@ impl Side {
 
     fn bind<'a, T: Element>(&'a self, launch: Launch<'a>) -> Bound<'a, T> {
         match self {
-            Side::Gathered { operand, places, .. } => {
+            Side::Gathered { operand, dtype, places, .. } => {
                 let Operand { bytes, first, .. } = launch.operands[*operand];
                 if T::TERMS == QUAD {
                     return Bound::Quads(Quads::new(bytes, first, places, launch.steps));
+                }
+                if is_half(*dtype) {
+                    let bits = elements(bytes);
+                    return Bound::Halves(Halves::new(*dtype, bits, first, places, launch.steps));
                 }
                 Bound::Gathered(Gather::new(elements(bytes), first, places, launch.steps))
             }
@@ -307,11 +319,18 @@ impl Side {
     }
 }
 
+/// Returns whether elements of this type are widened to those of the product.
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
 /// A side, bound to the memory of its operands.
 enum Bound<'a, T> {
     Gathered(Gather<'a, T>),
     /// A load of 8-bit integers.
     Quads(Quads<'a>),
+    /// A load of f16 or bf16.
+    Halves(Halves<'a>),
     Computed {
         computed: &'a Computed,
         launch: Launch<'a>,
@@ -322,6 +341,7 @@ impl<T: Element> Pack<T> for Bound<'_, T> {
     fn layout(&self) -> Layout {
         match self {
             Bound::Gathered(gather) => gather.layout(),
+            Bound::Halves(halves) => Pack::<T>::layout(halves),
             Bound::Quads(_) | Bound::Computed { .. } => Layout::KContiguous,
         }
     }
@@ -330,6 +350,7 @@ impl<T: Element> Pack<T> for Bound<'_, T> {
         match self {
             Bound::Gathered(gather) => gather.k_step(),
             Bound::Quads(quads) => Pack::<T>::k_step(quads),
+            Bound::Halves(halves) => Pack::<T>::k_step(halves),
             Bound::Computed { .. } => usize::MAX,
         }
     }
@@ -338,6 +359,7 @@ impl<T: Element> Pack<T> for Bound<'_, T> {
         match self {
             Bound::Gathered(gather) => gather.pack(batch, outer, ks, panel),
             Bound::Quads(quads) => quads.pack(batch, outer, ks, panel),
+            Bound::Halves(halves) => halves.pack(batch, outer, ks, panel),
             Bound::Computed { computed, launch } => {
                 let Panel { data, outer_stride, k_stride } = panel;
                 let data = bytemuck::cast_slice_mut::<T, T::Sum>(data);
@@ -349,7 +371,7 @@ impl<T: Element> Pack<T> for Bound<'_, T> {
     fn window(&self) -> Option<&Window> {
         match self {
             Bound::Gathered(gather) => gather.window(),
-            Bound::Quads(_) | Bound::Computed { .. } => None,
+            Bound::Quads(_) | Bound::Halves(_) | Bound::Computed { .. } => None,
         }
     }
 
@@ -363,7 +385,7 @@ impl<T: Element> Pack<T> for Bound<'_, T> {
         match self {
             Bound::Gathered(gather) => gather.view(batch, outer, ks),
             Bound::Quads(quads) => quads.view(batch, outer, ks),
-            Bound::Computed { .. } => None,
+            Bound::Halves(_) | Bound::Computed { .. } => None,
         }
     }
 }

@@ -22,6 +22,7 @@
 //! threads.
 
 mod balance;
+mod halves;
 mod kernel;
 mod pack;
 mod packed;
@@ -30,6 +31,7 @@ mod task;
 mod window;
 
 use balance::{Blocks, balanced, dwindling};
+pub use halves::Halves;
 pub use kernel::{Element, Layout};
 pub(super) use kernel::{Kernels, Run, Strided};
 pub use pack::{Axis, Gather, Pack, Panel, Places, View};
