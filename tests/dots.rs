@@ -51,6 +51,60 @@ proptest! {
         prop_assert_eq!(found.get("Y").unwrap().to_f64s(), expected);
     }
 
+    /// Products of f16 and bf16 in f32, with each factor along its rows or across them, and the left
+    /// one at places shifted past its ends.
+    #[test]
+    fn products_of_halves(
+        (rows, columns) in (1..40usize, prop_oneof![Just(16usize), Just(33), Just(64), 1..140usize]),
+        size in prop_oneof![4 => 1..80usize, 1 => 80..600usize],
+        types in [0..3usize, 0..3usize],
+        across in [any::<bool>(), any::<bool>()],
+        shift in 0..3usize,
+    ) {
+        let index = |across: bool, outer: &str| {
+            if across { format!("k, {outer}") } else { format!("{outer}, k") }
+        };
+        let left = index(across[0], &format!("n + {shift}"));
+        let right = index(across[1], "m");
+        let source = format!(
+            "function f(A{of_a}, B{of_b}) -> (Y) {{
+                Left = as_float(A, 32);
+                Right = as_float(B, 32);
+                Y[n, m: N, M] = +(Left[{left}] * Right[{right}]);
+            }}",
+            of_a = if across[0] { "[K, N]" } else { "[N, K]" },
+            of_b = if across[1] { "[K, M]" } else { "[M, K]" },
+        );
+        let of = |name: &str, number: usize, outer: usize| {
+            let shape = if across[number] { [size, outer] } else { [outer, size] };
+            let dtype = [DType::F16, DType::BF16, DType::F32][types[number]];
+            let values = hashed(name, &TensorType::new(DType::F32, shape), -1.0, 1.0).to_f64s();
+            let values = values.into_iter().map(|value| Scalar::from_f64(dtype, value));
+            Tensor::from_scalars(TensorType::new(dtype, shape), values).unwrap()
+        };
+        let (a, b) = (of("A", 0, rows), of("B", 1, columns));
+        let (of_a, of_b) = (a.to_f64s(), b.to_f64s());
+        let at = |across: bool, values: &[f64], outer: usize, count: usize, k: usize| {
+            values[if across { k * count + outer } else { outer * size + k }]
+        };
+        let mut expected = Vec::new();
+        for (n, m) in (0..rows).flat_map(|n| (0..columns).map(move |m| (n + shift, m))) {
+            let term = |k: usize| {
+                at(across[0], &of_a, n, rows, k) * at(across[1], &of_b, m, columns, k)
+            };
+            expected.push(if n < rows { (0..size).map(term).sum::<f64>() } else { 0.0 });
+        }
+        let model = Model::compile(&source).unwrap();
+        let device = Device::cpu();
+        let session = model.on(&device).input("A", a.ty().clone()).input("B", b.ty().clone());
+        let found = session.build().unwrap().run([("A", &a), ("B", &b)]).unwrap();
+        // Each of at most `size` terms is below 1.
+        let tolerance = size as f64 * 0.5f64.powi(22);
+        for (found, expected) in found.get("Y").unwrap().to_f64s().iter().zip(&expected) {
+            prop_assert!((found - expected).abs() <= tolerance, "{found}, not {expected}");
+        }
+    }
+
     #[test]
     fn scores_of_one_query(
         (heads, places) in prop_oneof![(1..4usize, 1..200usize), (8..20usize, 8..20usize)],

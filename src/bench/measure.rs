@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use tile_runtime::cpu::Stopwatch;
 use tile_runtime::{Cost, Device, Error, Session, SessionBuilder, Tensor};
 
 use super::memory;
@@ -246,7 +247,7 @@ fn times(
     iterations: Option<usize>,
 ) -> Result<Vec<f64>, Failure> {
     let mut repeat = |runs: u32| {
-        let started = Instant::now();
+        let started = Stopwatch::start();
         run(runs)?;
         Ok(started.elapsed().as_secs_f64() / f64::from(runs))
     };

@@ -53,6 +53,7 @@ pub use prepared::{Packed, Prepared, RunError, run};
 pub use product::gemm;
 pub(crate) use steps::PreparedSteps;
 pub(crate) use threads::count::{chosen as chosen_threads, threads};
+pub use threads::stopwatch::Stopwatch;
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "nests run on memory of the tests")]

@@ -10,14 +10,13 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use smallvec::SmallVec;
 use tile_compiler::dense::Dense;
 use tile_compiler::plan::{BufferId, Content, Launch, Loop, Plan, RoutineId, Work};
 
 use super::prepared::{Packed, Prepared};
-use super::{Operand, Operands, Output, Outputs};
+use super::{Operand, Operands, Output, Outputs, Stopwatch};
 use crate::host::{RunMemory, Taken};
 use crate::prng;
 use crate::trace::TimedLaunch;
@@ -267,7 +266,7 @@ impl PreparedSteps {
     ) -> Result<Vec<TimedLaunch>, &'static str> {
         self.run_prelude(plan, memory)?;
         let mut launches = Vec::new();
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         plan.launches(|launch| {
             let start = begun.elapsed();
             self.steps[launch.number].run(launch, &mut self.packs, memory)?;

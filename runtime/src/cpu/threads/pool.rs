@@ -110,6 +110,14 @@ pub fn run<F: Fn(usize) + Sync>(tasks: usize, task: F) {
 fn start<F: Fn(usize) + Sync>(tasks: usize, task: F) {
     let pool = pool();
     let alone = tasks <= 1 || pool.threads == 1 || AT_WORK.get();
+    #[cfg(feature = "simulate")]
+    if !alone {
+        let parts = (0..pool.threads).map(|thread| pool.part(thread, tasks)).collect();
+        AT_WORK.set(true);
+        super::simulated::run(parts, task);
+        AT_WORK.set(false);
+        return;
+    }
     let busy = if alone { None } else { pool.hold() };
     let Some(_busy) = busy else {
         (0..tasks).for_each(task);
