@@ -51,11 +51,12 @@ proptest! {
         prop_assert_eq!(found.get("Y").unwrap().to_f64s(), expected);
     }
 
-    /// Products of f16 and bf16 in f32, with each factor along its rows or across them, and the left
-    /// one at places shifted past its ends.
+    /// Products of f16 and bf16 in f32, with each factor along its rows or across them, and the
+    /// left one at places shifted past its end.
     #[test]
     fn products_of_halves(
-        (rows, columns) in (1..40usize, prop_oneof![Just(16usize), Just(33), Just(64), 1..140usize]),
+        rows in 1..40usize,
+        columns in prop_oneof![Just(16usize), Just(33), Just(64), 1..140usize],
         size in prop_oneof![4 => 1..80usize, 1 => 80..600usize],
         types in [0..3usize, 0..3usize],
         across in [any::<bool>(), any::<bool>()],

@@ -381,7 +381,16 @@ graph f(%0) -> (Y = %4)
 %4 = contract max [c] (x: 0..6, c: 0..6) { v0 = %3[x, c]; yield v0 } : f32[6]
 ";
         assert_eq!(stored(text).matches("weight W : f16").count(), 1);
-        insta::assert_snapshot!(stored_on(Execution::Native, text), @"");
+        insta::assert_snapshot!(stored_on(Execution::Native, text), @"
+        graph f(%0) -> (Y = %6)
+        %0 = input X : f32[8, 6]
+        %1 = weight W : f32[3, 6]
+        %2 = tanh %0 : f32[8, 6]
+        %3 = contract sum [x, c] (x: 0..6, c: 0..6, k: 0..3) { v0 = %2[x + k, c]; v1 = %1[k, c]; v2 = mul v0 v1; yield v2 } : f32[6, 6]
+        %4 = cast %3 : f16[6, 6]
+        %5 = reshape %4 : f16[6, 6]
+        %6 = contract max [c] (x: 0..6, c: 0..6) { v0 = %5[x, c]; v1 = cast v0 : f32; yield v1 } : f32[6]
+        ");
     }
 
     #[test]

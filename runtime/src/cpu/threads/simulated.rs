@@ -3,7 +3,7 @@
 //! The job would have taken as long as the busiest thread. What that saves is taken off the time
 //! that a [`Stopwatch`](super::stopwatch::Stopwatch) measures.
 //!
-//! What threads share is not simulated: the last cache and memory's bandwidth.
+//! The last cache and memory's bandwidth, which threads share, are not simulated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

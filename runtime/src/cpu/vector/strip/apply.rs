@@ -248,6 +248,56 @@ impl<P: Copy, const PART: bool> Strip<P, PART> {
         each!(Add Sub Mul And Or Xor ShiftLeft ShiftRight ShiftRightSigned RotateLeft Max Min);
         x
     }
+
+    /// Applies an operation on integers to `x` and what is at `a`, and multiplies the results, as
+    /// floats, by what is at `b`.
+    #[inline(always)]
+    unsafe fn scale<L: Lanes<Proof = P>, const K: usize>(
+        self,
+        op: WordOp,
+        mut x: [L; K],
+        a: ChunkPointer,
+        b: ChunkPointer,
+    ) -> [L; K] {
+        for (k, x) in x.iter_mut().enumerate() {
+            // SAFETY: the caller guarantees that `a` and `b` are readable.
+            let (a, b) = unsafe { (self.load(a, k), self.load(b, k)) };
+            *x = x.word(op, a).words_as_floats(true).mul(b);
+        }
+        x
+    }
+
+    /// Multiplies the integers `x`, as floats, by what is at `a`, and adds what is at `b`.
+    #[inline(always)]
+    unsafe fn scale_add<L: Lanes<Proof = P>, const K: usize>(
+        self,
+        mut x: [L; K],
+        a: ChunkPointer,
+        b: ChunkPointer,
+    ) -> [L; K] {
+        for (k, x) in x.iter_mut().enumerate() {
+            // SAFETY: the caller guarantees that `a` and `b` are readable.
+            let (a, b) = unsafe { (self.load(a, k), self.load::<L>(b, k)) };
+            *x = b.fma(x.words_as_floats(true), a);
+        }
+        x
+    }
+
+    /// Rounds `x` and adds the number at `a`, as bytes.
+    #[inline(always)]
+    unsafe fn near_bytes<L: Lanes<Proof = P>, const K: usize>(
+        self,
+        signed: bool,
+        mut x: [L; K],
+        a: ChunkPointer,
+    ) -> [L; K] {
+        // SAFETY: the caller guarantees that `a` is readable.
+        let offset = unsafe { self.load(a, 0) };
+        for x in &mut x {
+            *x = x.floats_as_near_bytes(offset, signed);
+        }
+        x
+    }
 }
 
 /// Prefetches the cache line at `p`, which may be any address, for reading or for writing.
@@ -383,9 +433,7 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::Sqrt => each!(x, k => x[k].sqrt()),
             Code::Recip => each!(x, k => L::splat(strip.proof, 1.0).div(x[k])),
             Code::Rint => each!(x, k => x[k].rint()),
-            Code::Rsqrt => {
-                each!(x, k => L::splat(strip.proof, 1.0).div(x[k].sqrt()))
-            }
+            Code::Rsqrt => each!(x, k => L::splat(strip.proof, 1.0).div(x[k].sqrt())),
             Code::Exp => L::exp_each(&mut x),
             Code::ExpSub => {
                 each!(x, k => x[k].sub(strip.load(a, k)));
@@ -400,25 +448,11 @@ unsafe fn apply<L: Lanes, const K: usize, const PART: bool>(
             Code::ToSigned => each!(x, k => x[k].floats_as_words()),
             Code::ToSignedByte => each!(x, k => x[k].floats_as_bytes(true)),
             Code::ToUnsignedByte => each!(x, k => x[k].floats_as_bytes(false)),
-            Code::ScaleSum => each!(x, k => {
-                let sum = x[k].word(WordOp::Add, strip.load(a, k));
-                sum.words_as_floats(true).mul(strip.load(b, k))
-            }),
-            Code::ScaleDifference => each!(x, k => {
-                let difference = x[k].word(WordOp::Sub, strip.load(a, k));
-                difference.words_as_floats(true).mul(strip.load(b, k))
-            }),
-            Code::ScaleAdd => each!(x, k => {
-                strip.load::<L>(b, k).fma(x[k].words_as_floats(true), strip.load(a, k))
-            }),
-            Code::NearSignedByte => {
-                let offset = strip.load(a, 0);
-                each!(x, k => x[k].floats_as_near_bytes(offset, true));
-            }
-            Code::NearUnsignedByte => {
-                let offset = strip.load(a, 0);
-                each!(x, k => x[k].floats_as_near_bytes(offset, false));
-            }
+            Code::ScaleSum => x = strip.scale(WordOp::Add, x, a, b),
+            Code::ScaleDifference => x = strip.scale(WordOp::Sub, x, a, b),
+            Code::ScaleAdd => x = strip.scale_add(x, a, b),
+            Code::NearSignedByte => x = strip.near_bytes(true, x, a),
+            Code::NearUnsignedByte => x = strip.near_bytes(false, x, a),
             Code::SignedByte => each!(x, k => x[k].last_bytes(true)),
             Code::UnsignedByte => each!(x, k => x[k].last_bytes(false)),
             Code::TakeSignedBytes => each!(x, k => strip.load_bytes(a, k, true)),
