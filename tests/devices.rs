@@ -82,6 +82,11 @@ proptest! {
     }
 
     #[test]
+    fn quantized_on_the_cpu(case in generate::quantized()) {
+        check(&case, &[Device::cpu()])?;
+    }
+
+    #[test]
     fn scans_on_the_cpu(case in generate::scan()) {
         check(&case, &[Device::cpu()])?;
     }

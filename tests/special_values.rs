@@ -273,3 +273,28 @@ fn terms_beyond_an_image() {
         }
     }
 }
+
+/// A row with infinite elements of both signs, and a kernel that is infinite beyond the row.
+#[test]
+fn infinite_rows_beside_infinite_kernels() {
+    let program = "function f(X[N, C], K[J, C, F]) -> (Y) {
+        Y[x, f: N, F] = +(as_float(X[x + j - 1, c], 32) * K[j, c, f]);
+    }";
+    for (dtype, filters) in FLOATS.into_iter().flat_map(|dtype| [(dtype, 4), (dtype, 33)]) {
+        let (rows, channels) = (16, 16);
+        let tensor = |dtype: DType, shape: &[usize], value: &dyn Fn(usize) -> f64| {
+            let count = shape.iter().product();
+            let scalars = (0..count).map(|i| Scalar::from_f64(dtype, value(i)));
+            Tensor::from_scalars(TensorType::new(dtype, shape), scalars).unwrap()
+        };
+        let x = tensor(dtype, &[rows, channels], &|i| match i / channels {
+            0 => f64::INFINITY,
+            1 => -f64::INFINITY,
+            _ => 1.0,
+        });
+        let kernel = tensor(DType::F32, &[3, channels, filters], &|i| {
+            [f64::INFINITY, 1.0, -1.0][i / (channels * filters)]
+        });
+        agree(program, &[("X", x), ("K", kernel)]);
+    }
+}

@@ -255,11 +255,9 @@ impl<'g> Grouping<'g> {
     fn reads_through_window(&self, user: NodeId, id: NodeId) -> bool {
         let Op::Contraction(op) = &self.graph.node(user).op else { return false };
         let operands = self.graph.operands(user);
-        let is_window =
-            |affine: &Affine| affine.variables().filter(|&v| op.indices[v].varies()).count() > 1;
         let accesses = op.accesses.iter().filter(|access| operands[access.operand] == id);
         let read = accesses.flat_map(|access| &access.index).map(|index| &index.affine);
-        read.chain(&op.output).any(is_window)
+        read.chain(&op.output).any(|expression| op.is_of_several_indices(expression))
     }
 
     /// Returns the groups into which to inline `id`, which is evaluated `needed` times, or `None`

@@ -253,10 +253,14 @@ impl Contraction {
 
     /// Returns whether an operand is read through a window: at a sum of several indices.
     pub fn has_window(&self) -> bool {
-        self.accesses.iter().flat_map(|access| &access.index).any(|index| {
-            let varying = index.affine.variables().filter(|&v| self.indices[v].varies());
-            varying.count() > 1
-        })
+        let mut indices = self.accesses.iter().flat_map(|access| &access.index);
+        indices.any(|index| self.is_of_several_indices(&index.affine))
+    }
+
+    /// Returns whether an expression is a sum of several indices that vary, such as a place and a
+    /// tap.
+    pub fn is_of_several_indices(&self, expression: &Affine) -> bool {
+        expression.variables().filter(|&variable| self.indices[variable].varies()).count() > 1
     }
 
     /// Returns whether an access reads the same element for several places: some variable of the

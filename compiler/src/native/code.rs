@@ -80,8 +80,8 @@ pub enum Code {
     ScaleDifference,
     /// The float nearest to the signed integer `x`, times `a`, plus `b`.
     ScaleAdd,
-    /// `x`, rounded to the nearest integer, plus the integer `a`, as i8. A NaN gives 0: so does the
-    /// next. `a` is the same for all elements.
+    /// The i8 next to `rint(x) + a`, where `a` is a constant, an integer in the range of i8. A NaN
+    /// gives 0.
     NearSignedByte,
     /// The same, for u8.
     NearUnsignedByte,

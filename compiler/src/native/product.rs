@@ -2,9 +2,9 @@
 //!
 //! [`Roles`] says which axes are rows, columns, batch and terms of the sum. A convolution is such a
 //! product whose left operand is gathered. A factor that is a single load is packed from its
-//! operand, or read in place. Any other factor is computed while packing. Guards become zeros in
-//! the packed operands. Zero times an infinite factor is NaN, so a runtime computes sums that are
-//! NaN again, from the terms that count.
+//! operand, or read in place, and f16 and bf16 are widened. Any other factor is computed while
+//! packing. Guards become zeros in the packed operands. Zero times an infinite factor is NaN, so a
+//! runtime computes sums that are NaN again, from the terms that count.
 
 use crate::affine::Affine;
 use crate::dtype::DType;
@@ -28,8 +28,8 @@ pub const QUAD: usize = 4;
 /// A product. Places are consecutive along columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// The type of the sums: f32 or f64, which the factors have, too; or i32. Then both factors are
-    /// gathered, one from u8 and the other from i8.
+    /// The type of the sums: f32 or f64, which the factors have, too, or are widened to; or i32.
+    /// Then both factors are gathered, one from u8 and the other from i8.
     pub dtype: DType,
     /// The axes of the batch.
     pub batch: Vec<usize>,
@@ -162,7 +162,7 @@ fn factors(nest: &Nest, roles: &mut Roles) -> (Factor, Factor) {
 fn widened(nest: &Nest, value: Value) -> Value {
     let insts = &nest.body.insts;
     match insts[value] {
-        (Inst::Cast(from), DType::F32) if matches!(insts[from].1, DType::F16 | DType::BF16) => from,
+        (Inst::Cast(from), DType::F32) if insts[from].1.is_half() => from,
         _ => value,
     }
 }

@@ -144,7 +144,7 @@ impl<'a> Builder<'a> {
 
 /// Returns the accumulator type: f32 for sums and products of the 16-bit floats.
 pub(super) fn accumulator_type(aggregation: Aggregation, dtype: DType) -> DType {
-    let narrow = matches!(dtype, DType::F16 | DType::BF16);
+    let narrow = dtype.is_half();
     if narrow && matches!(aggregation, Aggregation::Sum | Aggregation::Product) {
         DType::F32
     } else {

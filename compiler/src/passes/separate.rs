@@ -55,7 +55,7 @@ fn windows(op: &Contraction, dtype: DType) -> Option<Vec<Window>> {
         [(Inst::Leaf(ContractionLeaf::Access(0)), _)]
     ) && op.body.results.len() == 1;
     let selects = matches!(op.aggregation, Aggregation::Max | Aggregation::Min);
-    let is_exact = selects || !matches!(dtype, DType::F16 | DType::BF16);
+    let is_exact = selects || !dtype.is_half();
     let places: Vec<usize> = op.output.iter().map(Affine::as_variable).collect::<Option<_>>()?;
     let mut seen = vec![false; op.indices.len()];
     let from_zero = places

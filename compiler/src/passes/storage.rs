@@ -32,8 +32,8 @@
 //! - integers in f32; random numbers, which would become 1;
 //! - what is computed from all these and from vectors alone;
 //! - weights that a run changes, and what a scan carries and stacks;
-//! - on a cpu, what convolutions and pooling read through windows: each element is read several
-//!   times, by algorithms for f32, so that widening it each time would cost more than its memory.
+//! - on a cpu, the operands of convolutions and pooling, kernels included: Winograd's algorithm and
+//!   direct sums read f32, and elements several times.
 
 use half::{bf16, f16};
 
@@ -48,8 +48,8 @@ use super::Wholes;
 use super::narrow::{sums_products_of_f32, widened};
 
 /// Returns an equal graph, but for rounding, in which the f32 tensors in `stored` have type
-/// `dtype`; and `wholes` with the weights among them, whose callers see f32. What windows read
-/// stays f32 where kernels run natively.
+/// `dtype`; and `wholes` with the weights among them, whose callers see f32. `execution` is how the
+/// device runs kernels.
 pub(crate) fn store_as(
     graph: &Graph,
     stored: &[NodeId],
@@ -65,7 +65,7 @@ pub(crate) fn store_as(
     let mut wide: NodeSet = graph.outputs.iter().map(|(_, id)| graph.storage(*id)).collect();
     wide.extend(graph.ids().flat_map(|id| carried(graph, id)).map(|id| graph.storage(*id)));
     if execution == Execution::Native {
-        wide.extend(read_by_windows(graph, stored));
+        wide.extend(read_through_windows(graph, stored));
     }
     let mut narrow = NodeSet::new();
     let mut wholes = wholes.clone();
@@ -92,17 +92,29 @@ pub(crate) fn store_as(
     (graph, wholes)
 }
 
-/// Returns the nodes whose elements windows read, in memory or while they compute what they read.
-fn read_by_windows(graph: &Graph, stored: &[NodeId]) -> Vec<NodeId> {
+/// Returns the tensors that convolutions and pooling read, and what moves and elementwise operations
+/// read that are fused with them. Tensors `stored` are not fused.
+fn read_through_windows(graph: &Graph, stored: &[NodeId]) -> Vec<NodeId> {
     let stored: NodeSet = stored.iter().copied().collect();
     let mut read = NodeSet::new();
     for &id in graph.topological().iter().rev() {
-        let is_window = match &graph.node(id).op {
+        let operands = graph.operands(id);
+        let is_fused = read.contains(id) && !stored.contains(id);
+        let reads_all = match &graph.node(id).op {
+            Op::Contraction(op) if op.aggregation == Aggregation::Assign => is_fused,
             Op::Contraction(op) => op.has_window(),
-            _ => false,
+            Op::Scan(scan) => {
+                let inside: NodeSet = read_through_windows(&scan.body, &[]).into_iter().collect();
+                let inputs = scan.body.inputs.iter().zip(operands);
+                read.extend(
+                    inputs.filter(|(input, _)| inside.contains(**input)).map(|(_, id)| *id),
+                );
+                false
+            }
+            _ => is_fused,
         };
-        if is_window || (read.contains(id) && !stored.contains(id)) {
-            read.extend(graph.operands(id).iter().copied());
+        if reads_all {
+            read.extend(operands.iter().copied());
         }
     }
     graph.ids().filter(|id| read.contains(*id)).map(|id| graph.storage(id)).collect()
@@ -371,7 +383,7 @@ graph f(%0) -> (Y = %8)
     }
 
     #[test]
-    fn what_windows_read_stays_on_a_cpu() {
+    fn operands_of_convolutions_stay_on_a_cpu() {
         let text = "\
 graph f(%0) -> (Y = %4)
 %0 = input X : f32[8, 6]

@@ -30,7 +30,7 @@ fn widen_within(graph: &mut Graph, is_body: bool) {
         }
         let Op::Contraction(op) = &graph.node(id).op else { continue };
         let dtype = graph.dtype(id);
-        if !op.is_sum_of_products() || !matches!(dtype, DType::F16 | DType::BF16) {
+        if !op.is_sum_of_products() || !dtype.is_half() {
             continue;
         }
         let insts: Vec<_> = op.body.insts.iter().collect();

@@ -52,7 +52,7 @@ use container::Container;
 use crate::error::Error;
 
 /// The version of the format.
-pub const VERSION: &str = "3";
+pub const VERSION: &str = "4";
 
 /// A pack in memory.
 ///

@@ -19,6 +19,7 @@ mod elementwise;
 mod graph;
 mod heads;
 mod network;
+mod quantized;
 mod rows;
 mod running;
 mod scan;
@@ -75,6 +76,7 @@ pub fn any_case() -> impl Strategy<Value = Case> {
         running(),
         attention(),
         heads(),
+        quantized(),
         scan()
     ]
 }
@@ -129,6 +131,11 @@ pub fn attention() -> impl Strategy<Value = Case> {
 /// Products of one tensor with several weights, transposed convolutions, and products of integers.
 pub fn heads() -> impl Strategy<Value = Case> {
     cases(40, heads::heads)
+}
+
+/// Bias, scales, rounding and zero points of networks of 8-bit integers.
+pub fn quantized() -> impl Strategy<Value = Case> {
+    cases(60, quantized::quantized)
 }
 
 /// Scans over steps, of integers and of floats that stay exact.

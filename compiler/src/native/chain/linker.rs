@@ -189,7 +189,7 @@ impl Linker<'_> {
         let mut kept: HashSet<Value> = HashSet::new();
         let mut all = Vec::new();
         for (step, x) in self.moves {
-            match joined(self.known, &all, step) {
+            match fused(self.known, &all, step) {
                 Some((count, step)) => {
                     all.truncate(all.len() - count);
                     all.push(step);
@@ -206,36 +206,32 @@ impl Linker<'_> {
     }
 }
 
-/// Returns a move that does what some of the last moves and the next one do, and the number of the
-/// last ones. The values between them have no store, so nobody else reads them.
-fn joined(known: Known, last: &[Move], next: Move) -> Option<(usize, Move)> {
+/// Returns the fused form of the last moves and the next one, and the number of the last moves that
+/// it replaces. Nobody else reads the values between them, which have no store.
+fn fused(known: Known, last: &[Move], next: Move) -> Option<(usize, Move)> {
     let Move::Apply(code, operands) = next else { return None };
-    let moves = match last {
-        [.., Move::Apply(before, a), Move::Apply(then, b)] => {
-            [Some((*before, a)), Some((*then, b))]
-        }
-        [Move::Apply(then, b)] => [None, Some((*then, b))],
-        _ => return None,
+    let applied = |back: usize| match last.get(last.len().checked_sub(back)?)? {
+        Move::Apply(code, operands) => Some((*code, *operands)),
+        _ => None,
     };
-    let (count, code, operands) = match (moves, code) {
-        ([_, Some((Code::Sub, a))], Code::Exp) => (1, Code::ExpSub, *a),
-        (
-            [Some((Code::Word(op @ (WordOp::Add | WordOp::Sub)), a)), Some((Code::FromSigned, _))],
-            Code::Mul,
-        ) => {
-            let code = if op == WordOp::Add { Code::ScaleSum } else { Code::ScaleDifference };
-            (2, code, [a[0], operands[0]])
+    let (count, code, operands) = match (applied(2), applied(1)?, code) {
+        (_, (Code::Sub, a), Code::Exp) => (1, Code::ExpSub, a),
+        (Some((Code::Word(WordOp::Add), a)), (Code::FromSigned, _), Code::Mul) => {
+            (2, Code::ScaleSum, [a[0], operands[0]])
         }
-        ([_, Some((Code::FromSigned, _))], Code::MulAdd) => (1, Code::ScaleAdd, operands),
-        ([Some((Code::Rint, _)), Some((Code::Add, a))], Code::ToSignedByte)
-            if known.is_integer(a[0]?, -128..=127) =>
-        {
-            (2, Code::NearSignedByte, *a)
+        (Some((Code::Word(WordOp::Sub), a)), (Code::FromSigned, _), Code::Mul) => {
+            (2, Code::ScaleDifference, [a[0], operands[0]])
         }
-        ([Some((Code::Rint, _)), Some((Code::Add, a))], Code::ToUnsignedByte)
-            if known.is_integer(a[0]?, 0..=255) =>
-        {
-            (2, Code::NearUnsignedByte, *a)
+        (_, (Code::FromSigned, _), Code::MulAdd) => (1, Code::ScaleAdd, operands),
+        (Some((Code::Rint, _)), (Code::Add, a), Code::ToSignedByte | Code::ToUnsignedByte) => {
+            let near = match code {
+                Code::ToSignedByte => Code::NearSignedByte,
+                _ => Code::NearUnsignedByte,
+            };
+            if !known.is_offset(a[0]?, near) {
+                return None;
+            }
+            (2, near, a)
         }
         _ => return None,
     };

@@ -4,14 +4,14 @@
 //! Example: let only v3 be read later in
 //! `v2 = sub v0 v1; v3 = exp v2; v4 = sum over columns of v3`. The chain starts from v0 and does:
 //! subtract v1, exp, keep v3, sum. A product that only the next sum reads becomes a multiply-add,
-//! rounded once where the processor can. A word that is shifted both ways is rotated. What
-//! quantization does to a sum of integers, and to a float, is one operation each.
+//! rounded once where the processor can. A word that is shifted both ways is rotated. The steps
+//! of dequantization, `float(x + a) * b`, are one operation, and so are those of quantization,
+//! `byte(rint(x) + a)`.
 
 mod codes;
 mod linker;
 
 use std::collections::HashSet;
-use std::ops::RangeInclusive;
 
 use crate::dense::Dense;
 use crate::dtype::{DType, Scalar};
@@ -139,21 +139,26 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Returns whether a value is a constant of floats, an integer in this range.
-    fn is_integer(&self, value: Value, range: RangeInclusive<i64>) -> bool {
-        let constant = self.constants.iter().find(|(constant, ..)| *constant == value);
-        constant.is_some_and(|(.., scalar)| {
-            let number = scalar.to_f64();
-            number.trunc() == number && range.contains(&(number as i64))
-        })
+    /// Returns the constant that a value is, if it is one.
+    fn constant(&self, value: Value) -> Option<Scalar> {
+        let found = self.constants.iter().find(|(constant, ..)| *constant == value);
+        found.map(|(.., scalar)| *scalar)
+    }
+
+    /// Returns whether a value is a constant that [`Code::NearSignedByte`] or
+    /// [`Code::NearUnsignedByte`] may add.
+    pub fn is_offset(&self, value: Value, near: Code) -> bool {
+        let range = if near == Code::NearSignedByte { -128.0..=127.0 } else { 0.0..=255.0 };
+        let constant = self.constant(value).filter(|_| self.dtypes[value] == DType::F32);
+        let number = constant.map(Scalar::to_f64);
+        number.is_some_and(|number| number.trunc() == number && range.contains(&number))
     }
 
     /// Returns whether the `or` of `a << by` and `a >> back` rotates `a`: an unsigned word, by
     /// constant counts that add up to 32.
     fn rotates(&self, a: Value, by: Value, back: Value) -> bool {
         let count = |value: Value| {
-            let constant = self.constants.iter().find(|(constant, ..)| *constant == value);
-            constant.map(|(.., count)| count.to_i64()).filter(|count| (1..32).contains(count))
+            self.constant(value).map(Scalar::to_i64).filter(|count| (1..32).contains(count))
         };
         let together = count(by).zip(count(back)).map(|(by, back)| by + back);
         self.dtypes[a] == DType::U32 && together == Some(32)

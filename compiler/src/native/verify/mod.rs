@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::scalar::Value;
 use crate::tensor::TensorType;
 
-use super::chain::{Chain, Move};
+use super::chain::{Chain, Known, Move};
 use super::code::Code;
 use super::fused::Term;
 use super::space::Lines;
@@ -180,9 +180,7 @@ impl Walk<'_> {
                         .into_iter()
                         .flatten()
                         .try_for_each(|operand| is_word(self, operand))?;
-                    let is_integer = operands[0].is_none_or(|a| self.tape.dtypes[a] != DType::F32);
-                    let fits = !matches!(code, Code::Word(_)) || is_integer;
-                    ensure(fits, || format!("`{}` of a float", code.name()))?;
+                    self.operands(code, operands)?;
                 }
                 Move::Divide(by) => is_word(self, by)?,
                 Move::Replace { condition, by, .. } => {
@@ -206,6 +204,25 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks what an operation of a chain demands of its operands, which are words.
+    fn operands(&self, code: Code, operands: [Option<Value>; 2]) -> Checked {
+        let is_float = operands.map(|value| value.map(|v| self.tape.dtypes[v] == DType::F32));
+        let (types, kind) = match code {
+            Code::Word(_) => (is_float[0] != Some(true), "a float"),
+            Code::ScaleSum | Code::ScaleDifference => {
+                (is_float == [Some(false), Some(true)], "other types")
+            }
+            Code::ScaleAdd => (is_float == [Some(true); 2], "an integer"),
+            Code::NearSignedByte | Code::NearUnsignedByte => {
+                let Tape { dtypes, constants, .. } = self.tape;
+                let known = Known { dtypes, constants };
+                (operands[0].is_some_and(|a| known.is_offset(a, code)), "another offset")
+            }
+            _ => (true, ""),
+        };
+        ensure(types, || format!("`{}` of {kind}", code.name()))
     }
 
     /// Checks the types of a step that is no chain.

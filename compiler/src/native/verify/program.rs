@@ -177,9 +177,8 @@ impl NativeProgram {
             match factor {
                 Factor::Gathered { address, .. } => {
                     let ty = self.operands.get(address.operand);
-                    let half = ty.map(|ty| ty.dtype).filter(|ty| {
-                        *dtype == DType::F32 && matches!(ty, DType::F16 | DType::BF16)
-                    });
+                    let half =
+                        ty.map(|ty| ty.dtype).filter(|ty| *dtype == DType::F32 && ty.is_half());
                     self.address(address, half.unwrap_or(*dtype))?;
                 }
                 Factor::Computed { tape, guards } => {

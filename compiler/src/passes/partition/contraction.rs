@@ -99,7 +99,7 @@ impl Partition<'_> {
                 }
                 // Sums of 16-bit floats are rounded once.
                 let narrow = pieces[0].ty.clone();
-                let is_narrow = matches!(narrow.dtype, DType::F16 | DType::BF16);
+                let is_narrow = narrow.dtype.is_half();
                 if is_narrow && matches!(operation, BinaryOp::Add | BinaryOp::Mul) {
                     pieces.iter_mut().for_each(widen);
                 }

@@ -3,7 +3,8 @@
 //!
 //! The native program says which axes are rows, columns, batch and terms of the sum. A convolution
 //! is such a product whose left operand is gathered. A factor that is a single load is packed from
-//! its operand by tables of offsets, or read in place. Any other factor is computed while packing.
+//! its operand by tables of offsets, or read in place; f16 and bf16 are widened while packing. Any
+//! other factor is computed while packing.
 //! Guards become zeros in the packed operands, and [`GuardedTerms`] repairs what these make NaN.
 //! The epilogue runs on finished tiles (`store`).
 
@@ -286,7 +287,7 @@ impl Side {
                 let operand = address.operand;
                 let dtype = program.operands[operand].dtype;
                 let mut places = Box::new(gathered(program, axes, address, guards));
-                if is_half(dtype) {
+                if dtype.is_half() {
                     // It is widened into packed panels.
                     places.window = None;
                 }
@@ -308,7 +309,7 @@ impl Side {
                 if T::TERMS == QUAD {
                     return Bound::Quads(Quads::new(bytes, first, places, launch.steps));
                 }
-                if is_half(*dtype) {
+                if dtype.is_half() {
                     let bits = elements(bytes);
                     return Bound::Halves(Halves::new(*dtype, bits, first, places, launch.steps));
                 }
@@ -317,11 +318,6 @@ impl Side {
             Side::Computed(computed) => Bound::Computed { computed, launch },
         }
     }
-}
-
-/// Returns whether elements of this type are widened to those of the product.
-fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
 }
 
 /// A side, bound to the memory of its operands.

@@ -113,8 +113,10 @@ impl GuardedTerms {
                 pack_line(left, tile.batch, row, &mut of_row);
                 if !self.depends_on_column {
                     mask.select(&of_row, &mut counted);
-                    // A term that counts and is NaN makes NaN of all sums.
-                    if has_nan(&counted) {
+                    // A term that counts and is NaN makes NaN of all sums. Infinite terms of both
+                    // signs need not, so that their sum says nothing.
+                    let factors: &[T::Sum] = bytemuck::cast_slice(&counted);
+                    if factors.iter().any(|factor| is_nan(*factor)) {
                         continue;
                     }
                 }

@@ -271,9 +271,7 @@ pub fn nest(draw: &mut Draw) -> Nest {
         let body = generator.program(dtype, &all, false);
         generator.nest.body = body;
         let body = &mut generator.nest.body;
-        if matches!(dtype, DType::F16 | DType::BF16)
-            && generator.nest.aggregation == Some(Aggregation::Sum)
-        {
+        if dtype.is_half() && generator.nest.aggregation == Some(Aggregation::Sum) {
             let value = body.cast(body.results[0], DType::F32);
             body.results[0] = value;
         }

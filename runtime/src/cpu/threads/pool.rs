@@ -114,9 +114,9 @@ fn start<F: Fn(usize) + Sync>(tasks: usize, task: F) {
     if !alone {
         let parts = (0..pool.threads).map(|thread| pool.part(thread, tasks)).collect();
         AT_WORK.set(true);
-        super::simulated::run(parts, task);
+        let result = catch_unwind(AssertUnwindSafe(|| super::simulated::run(parts, task)));
         AT_WORK.set(false);
-        return;
+        return result.unwrap_or_else(|panic| resume_unwind(panic));
     }
     let busy = if alone { None } else { pool.hold() };
     let Some(_busy) = busy else {

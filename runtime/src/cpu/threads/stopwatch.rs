@@ -1,12 +1,13 @@
-//! Time, as the simulated threads would take it.
+//! The measurement of time: with simulated threads, of the time that these would take.
 
 use std::time::{Duration, Instant};
 
-/// A time from which to measure.
+/// The start of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     started: Instant,
-    saved: Duration,
+    /// The nanoseconds that simulated threads had saved before.
+    saved: i64,
 }
 
 impl Stopwatch {
@@ -15,19 +16,19 @@ impl Stopwatch {
         Self { started: Instant::now(), saved: saved() }
     }
 
-    /// Returns the time since the start, less what the threads would have saved if the pool is
-    /// simulated.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
-        self.started.elapsed().saturating_sub(saved() - self.saved)
+        let nanoseconds = self.started.elapsed().as_nanos() as i64 - (saved() - self.saved);
+        Duration::from_nanos(nanoseconds.max(0) as u64)
     }
 }
 
 #[cfg(feature = "simulate")]
-fn saved() -> Duration {
+fn saved() -> i64 {
     super::simulated::saved()
 }
 
 #[cfg(not(feature = "simulate"))]
-fn saved() -> Duration {
-    Duration::ZERO
+fn saved() -> i64 {
+    0
 }

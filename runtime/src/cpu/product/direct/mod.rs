@@ -29,7 +29,7 @@ use tile::{Target, Tile};
 use tile_compiler::affine::Affine;
 use tile_compiler::native::{self, ACCUMULATOR, CHUNK, Form, NativeProgram, Space, WRITTEN};
 
-/// The most places of one line that are computed before the epilogue finishes them.
+/// The most places of a part of a line that are computed before the epilogue finishes them.
 const LINE_SUMS: usize = 4 * CHUNK;
 /// The most places of several lines.
 const SUMS: usize = 16 * CHUNK;
@@ -291,8 +291,11 @@ impl Direct {
             (LINE_SUMS, SUMS, CHUNK)
         };
         let (lines, rows, length) = (self.lines.max(1), self.rows.max(1), self.length.max(1));
-        // Whole rows of a line are finished together, and pieces of rows one by one.
-        let is_whole = length <= most_columns && rows * length <= all_sums;
+        // The epilogue takes the whole rows of a line together, but pieces of rows one by one, which
+        // would be short. Lines alone must then be enough for all threads.
+        let is_whole = length <= most_columns
+            && rows * length <= all_sums
+            && self.planes * lines >= 2 * pool::threads();
         let line_sums = if is_whole { all_sums } else { line_sums };
         let piece = (line_sums / rows).clamp(LEAST_PIECE, CHUNK).min(most_columns);
         // Pieces consist of whole vectors, and of whole groups if these are short.

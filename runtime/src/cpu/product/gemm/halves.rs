@@ -42,8 +42,9 @@ impl<T: Pod> Pack<T> for Halves<'_> {
     }
 
     fn pack(&self, batch: usize, outer: Range<usize>, ks: Range<usize>, panel: Panel<T>) {
+        assert_eq!(size_of::<T>(), size_of::<f32>(), "halves become elements of f32");
         let to: &mut [f32] = bytemuck::cast_slice_mut(panel.data);
-        // Lines are contiguous in the array, and in the panel or across it.
+        // The copy's lines go in the direction that is contiguous in the array, if one is.
         let along_k = self.bits.layout() == Layout::KContiguous;
         let (lines, length) =
             if along_k { (outer.len(), ks.len()) } else { (ks.len(), outer.len()) };
@@ -66,7 +67,7 @@ impl<T: Pod> Pack<T> for Halves<'_> {
             scratch::with(lines * length, |wide: &mut [f32]| {
                 self.widen(bits, wide);
                 if stride == lines {
-                    // As words, as `Gather` does.
+                    // As words, the type that `exchange` is compiled for in any case.
                     let to = bytemuck::cast_slice_mut(&mut to[..lines * length]);
                     let wide: &[i32] = bytemuck::cast_slice(wide);
                     return vector::exchange::<i32>(wide, 0, length, lines, to);

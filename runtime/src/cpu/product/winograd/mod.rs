@@ -16,8 +16,8 @@
 //! For each channel, a result of a 4 × 4 tile takes 36 / 16 = 2.25 multiplications and one of a 2 ×
 //! 2 tile takes 4, instead of 9. With a window of 5 × 5 it takes 36 / 4 = 9, instead of 25.
 //! The compiler estimates which of these, if any, is fastest. A few tiles at a time pass through
-//! all three steps, so that V and M stay in the L2 cache. If U is larger, or the tiles are few for
-//! so many threads, many pass at once, and threads share their V.
+//! all three steps, so that V and M stay in the L2 cache. If U is larger, or there are fewer tiles
+//! than keep all threads busy, the tiles pass together, and threads share their V.
 //!
 //! Rounding, measured on random data as the root mean square of the error against sums in f64: in 2
 //! × 2 tiles it is 0.6 times that of an f32 sum of products, term by term. In 4 × 4 tiles it is 1.6

@@ -33,9 +33,9 @@ impl Winograd {
         let group = filters.min(FILTERS / width * width);
         let threads = pool::threads();
         let bytes = |elements: usize| elements * points * size_of::<f32>();
-        // Blocks of fewer tiles than a kernel has rows would wait for U.
-        let is_deep = threads <= 2 || tiles >= threads * self.kernels.rows;
-        if is_deep && bytes(channels * filters) <= SMALL_KERNEL_BYTES {
+        // Many threads would have blocks of fewer tiles than a kernel has rows, and wait for U.
+        let fills_kernels = threads <= 2 || tiles >= threads * self.kernels.rows;
+        if fills_kernels && bytes(channels * filters) <= SMALL_KERNEL_BYTES {
             let most = (BLOCK_BYTES / bytes(channels + group)).max(self.kernels.rows);
             // ProductBlocks as equal in size as possible, and enough of them for all threads.
             let blocks = tiles.div_ceil(most).next_multiple_of(threads).min(tiles);

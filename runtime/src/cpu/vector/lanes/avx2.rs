@@ -133,7 +133,7 @@ impl Lanes for F32x8 {
         Self(words, self.1)
     }
 
-    // As with AVX-512.
+    // The bounds are integers, so that clamping before rounding equals clamping after it.
     #[inline(always)]
     fn floats_as_near_bytes(self, offset: Self, signed: bool) -> Self {
         let (low, high) = if signed { (-128.0, 127.0) } else { (0.0, 255.0) };

@@ -124,7 +124,7 @@ impl Lanes for F32x16 {
         Self(words, self.1)
     }
 
-    // The limits are integers, and stay as they are when the value between them is rounded.
+    // The bounds are integers, so that clamping before rounding equals clamping after it.
     #[inline(always)]
     fn floats_as_near_bytes(self, offset: Self, signed: bool) -> Self {
         let (low, high) = if signed { (-128.0, 127.0) } else { (0.0, 255.0) };
