@@ -75,7 +75,10 @@ fn weights_are_set_and_read_in_f32() {
             assert!(values.all(is_rounded), "{path}");
             rounded += usize::from(exact != found);
         }
-        assert_eq!(rounded, if plan_has_f16 { 6 } else { 0 }, "the kernels and the table");
+        // The kernel of the convolution stays f32 on the cpu.
+        let narrow_weights = if device.name() == "cpu" { 5 } else { 6 };
+        let expected = if plan_has_f16 { narrow_weights } else { 0 };
+        assert_eq!(rounded, expected, "the kernels and the table");
         // A session shares the weights of another in either form.
         for (from, to) in [(&narrow, None), (&wide, Some(DType::F16)), (&narrow, Some(DType::F16))]
         {

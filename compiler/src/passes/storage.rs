@@ -92,8 +92,8 @@ pub(crate) fn store_as(
     (graph, wholes)
 }
 
-/// Returns the tensors that convolutions and pooling read, and what moves and elementwise operations
-/// read that are fused with them. Tensors `stored` are not fused.
+/// Returns the tensors that convolutions and pooling read, and those that moves and elementwise
+/// operations read which are fused with them. Tensors `stored` are not fused.
 fn read_through_windows(graph: &Graph, stored: &[NodeId]) -> Vec<NodeId> {
     let stored: NodeSet = stored.iter().copied().collect();
     let mut read = NodeSet::new();

@@ -1,4 +1,4 @@
-//! What networks of 8-bit integers do to sums: bias, scale, rounding and zero point, and back.
+//! Sums in networks of 8-bit integers: bias, scale, rounding and zero point, and back.
 
 use tile_compiler::dtype::{DType, Scalar};
 use tile_compiler::scalar::{BinaryOp, UnaryOp};

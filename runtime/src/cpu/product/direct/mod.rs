@@ -291,8 +291,8 @@ impl Direct {
             (LINE_SUMS, SUMS, CHUNK)
         };
         let (lines, rows, length) = (self.lines.max(1), self.rows.max(1), self.length.max(1));
-        // The epilogue takes the whole rows of a line together, but pieces of rows one by one, which
-        // would be short. Lines alone must then be enough for all threads.
+        // The epilogue takes the whole rows of a line together, but pieces of rows one by one,
+        // which would be short. Lines alone must then be enough for all threads.
         let is_whole = length <= most_columns
             && rows * length <= all_sums
             && self.planes * lines >= 2 * pool::threads();
