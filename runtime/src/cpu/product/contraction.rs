@@ -4,9 +4,8 @@
 //! The native program says which axes are rows, columns, batch and terms of the sum. A convolution
 //! is such a product whose left operand is gathered. A factor that is a single load is packed from
 //! its operand by tables of offsets, or read in place; f16 and bf16 are widened while packing. Any
-//! other factor is computed while packing.
-//! Guards become zeros in the packed operands, and [`GuardedTerms`] repairs what these make NaN.
-//! The epilogue runs on finished tiles (`store`).
+//! other factor is computed while packing. Guards become zeros in the packed operands, and
+//! [`GuardedTerms`] repairs what these make NaN. The epilogue runs on finished tiles (`store`).
 
 mod store;
 

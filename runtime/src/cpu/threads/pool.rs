@@ -157,6 +157,11 @@ fn start<F: Fn(usize) + Sync>(tasks: usize, task: F) {
     }
 }
 
+/// Returns the threads of which one takes tasks, in order: itself first.
+pub(super) fn owners(thread: usize, threads: usize) -> impl Iterator<Item = usize> {
+    (thread..threads).chain(0..thread)
+}
+
 fn wait(looks: &mut u32) {
     *looks += 1;
     if looks.is_multiple_of(PATIENCE) {
@@ -204,7 +209,7 @@ impl Pool {
     fn take_tasks(&self, job: Job, thread: usize) -> Result<(), Box<dyn Any + Send>> {
         AT_WORK.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            for owner in (thread..self.threads).chain(0..thread) {
+            for owner in owners(thread, self.threads) {
                 let end = self.part(owner, job.tasks).end;
                 loop {
                     let number = self.next[owner].0.fetch_add(1, Ordering::Relaxed);

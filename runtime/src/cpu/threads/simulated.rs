@@ -5,6 +5,7 @@
 //!
 //! The last cache and memory's bandwidth, which threads share, are not simulated.
 
+use super::pool::owners;
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,8 +28,7 @@ pub fn run(mut parts: Vec<Range<usize>>, task: impl Fn(usize)) {
     let threads = parts.len();
     let mut clocks = vec![Duration::ZERO; threads];
     while let Some((thread, clock)) = clocks.iter_mut().enumerate().min_by_key(|(_, clock)| **clock)
-        && let Some(number) =
-            (thread..threads).chain(0..thread).find_map(|owner| parts[owner].next())
+        && let Some(number) = owners(thread, threads).find_map(|owner| parts[owner].next())
     {
         let started = Instant::now();
         task(number);
