@@ -4,8 +4,8 @@
     pip install numpy onnx onnxruntime
     cargo build --release && python3 benches/operators.py [--tilec target/release/tilec] [--rounds 3] [--only TEXT…] [--markdown]
 
-A round runs `tilec bench FILE.onnx --device cpu` in a process of its own and then ONNX Runtime, with as many threads as there are cores
-and with inputs and outputs that stay where they are. A line has the medians of the rounds' medians and their ratio, tilec's time to ONNX
+A round runs ONNX Runtime and then `tilec bench FILE.onnx --device cpu` in a process of its own, each for about 0.3
+seconds, with as many threads as there are cores and with inputs and outputs that stay where they are. A line has the medians of the rounds' medians and their ratio, tilec's time to ONNX
 Runtime's: 2.00 is twice as long. The lines are sorted by it, the slowest first.
 """
 
@@ -26,6 +26,8 @@ from onnx import helper, numpy_helper
 
 THREADS = os.cpu_count()
 OPSET = 21
+# How long a round measures one of the two programs.
+SECONDS = 0.3
 RANDOM = numpy.random.default_rng(1)
 
 
@@ -59,7 +61,8 @@ class Case:
     def __init__(self, name, kind, *inputs, given=1, outputs=1, domain="", **attributes):
         self.name = name
         names = ["" if value is None else f"x{number}" for number, value in enumerate(inputs)]
-        self.feeds = {names[number]: inputs[number] for number in range(given)}
+        # Copies: in ONNX Runtime two inputs with one array would share its memory.
+        self.feeds = {names[number]: inputs[number].copy() for number in range(given)}
         constants = [
             numpy_helper.from_array(value, names[number])
             for number, value in enumerate(inputs)
@@ -290,12 +293,12 @@ def quantised():
 KINDS = [elementwise, reductions, moves, pools, convolutions, products, recurrent, quantised]
 
 
-def median_of(run, seconds=0.3):
+def median_of(run):
     """The median time of a run, after a warm-up."""
-    until = time.perf_counter() + seconds / 2
+    until = time.perf_counter() + SECONDS / 2
     while time.perf_counter() < until:
         run()
-    times, until = [], time.perf_counter() + seconds
+    times, until = [], time.perf_counter() + SECONDS
     while len(times) < 5 or time.perf_counter() < until:
         begun = time.perf_counter()
         run()
@@ -318,15 +321,15 @@ def onnx_runtime(case):
     return lambda: session.run_with_iobinding(binding)
 
 
-def tilec(program, case, folder):
-    """The median time of the case in tilec."""
+def tilec(program, case, folder, runs):
+    """The median time of the case in tilec, of so many runs."""
     file = folder / "case.onnx"
     onnx.save(case.model, file)
     inputs = []
     for name, value in case.feeds.items():
         numpy.save(folder / f"{name}.npy", value)
         inputs += ["--input", f"{name}={folder / name}.npy"]
-    command = [program, "bench", str(file), "--device", "cpu", "--json", "--iterations", "30", *inputs]
+    command = [program, "bench", str(file), "--device", "cpu", "--json", "--iterations", str(runs), *inputs]
     made = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if made.returncode:
         raise RuntimeError(made.stderr.strip().splitlines()[-1] if made.stderr.strip() else f"exit code {made.returncode}")
@@ -342,8 +345,9 @@ def measure(program, case, rounds, folder):
     ours, others = [], []
     try:
         for _ in range(rounds):
-            ours.append(tilec(program, case, folder))
             others.append(median_of(rival))
+            runs = min(max(int(SECONDS / others[-1]), 5), 10000)
+            ours.append(tilec(program, case, folder, runs))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return None, f"tilec: {error}"
     return (statistics.median(ours), statistics.median(others)), None

@@ -12,7 +12,7 @@ use super::machine::Machine;
 use super::runner::Runner;
 use crate::cpu::threads::pool;
 use crate::cpu::vector::number::{Bool, Number, from_scalar, typed};
-use crate::cpu::vector::{self, Line};
+use crate::cpu::vector::{self, Line, strip};
 use bytemuck::Pod;
 use std::ops::Range;
 use tile_compiler::dtype::DType;
@@ -87,6 +87,7 @@ impl Running {
         let part = parts.iter().map(Range::len).max().unwrap_or(1);
         let lines = job.program.places() / (length * width);
         let work = (self.terms.operations + job.epilogue.operations + 4) * length * part;
+        let to_next = if reversed { -(width as isize) } else { width as isize };
         let worker = || (job.finisher(), self.terms.machine(job.launch), vec![identity; part]);
         parallel(0..lines * parts.len(), work, worker, |(epilogue, terms, sums), units| {
             let mut step = |line: &Line, place: usize, chunk: Range<usize>| {
@@ -96,6 +97,13 @@ impl Running {
                     // SAFETY: `direct` returns memory for the chunk's values. `parallel` gives each
                     // place to one thread.
                     let values = unsafe { std::slice::from_raw_parts_mut(start, chunk.len()) };
+                    if line.width < width {
+                        // The processor does not foresee the parts of the next row.
+                        let bytes = size_of_val(found);
+                        let next = found.as_ptr().wrapping_offset(to_next).cast();
+                        strip::prefetch_all::<false>(next, bytes);
+                        strip::prefetch_all::<true>(start.wrapping_offset(to_next).cast(), bytes);
+                    }
                     return along(line, place, found, values, &mut sums[..line.width]);
                 }
                 let values = &mut epilogue.given::<T>(ACCUMULATOR)[..chunk.len()];

@@ -48,8 +48,8 @@ use task::{Panels, Task};
 use tile_compiler::native::ProductBlocks;
 use tile_compiler::profile::Processor;
 
-/// The most rows of a task with a window, unless a single run of rows is longer. A product with at
-/// most this many rows has one window for all.
+/// The most rows of a task with a window. A product with at most this many rows has one window for
+/// all.
 const MOST_ROWS_IN_WINDOW: usize = 1024;
 /// The most columns of a task. Each task packs its rows of A again.
 const TASK_COLUMNS: usize = 2048;
@@ -374,14 +374,14 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
         view.outer_stride == 1 && (adjacent || panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
-    /// Returns about the most rows of a task with a window: whole runs, at least one. More rows are
-    /// better, since neighbouring rows access the same elements and each task copies them again.
-    /// With more than one run, the window and the sums that wait for the next block of k take at
-    /// most `window_bytes`.
+    /// Returns about the most rows of a task with a window: whole runs, at least one, unless that is
+    /// long. More rows are better, since neighbouring rows access the same elements and each task
+    /// copies them again. With more than one run, the window and the sums that wait for the next
+    /// block of k take at most `window_bytes`.
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
         let Size { m, k, blocks: ProductBlocks { terms: block, window_bytes, .. }, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
-        let one = window.run();
+        let one = window.run().min(MOST_ROWS_IN_WINDOW);
         // Runs in the middle: at the edges some terms count in no row, and have no place.
         let start = (m / one - 1) / 2 * one;
         let bytes = |rows: usize| {
@@ -391,7 +391,7 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
         };
         let (first, second) = (bytes(one), bytes((m - start).min(2 * one)));
         let more = window_bytes.saturating_sub(first) / second.saturating_sub(first).max(1);
-        one.saturating_mul(1 + more).min(MOST_ROWS_IN_WINDOW.max(one))
+        one.saturating_mul(1 + more).min(MOST_ROWS_IN_WINDOW)
     }
 
     /// Splits C's `columns` into tasks and runs them. The tasks are about equal in size and a
@@ -440,8 +440,8 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
         // Ranges of panels.
         let blocks: Blocks = match window {
             Some(window) => {
-                let blocks = window.blocks(m.div_ceil(row_tasks).max(run)).into_iter();
-                blocks.map(|rows| rows.start / run * in_run..rows.end / run * in_run).collect()
+                let least = if run > MOST_ROWS_IN_WINDOW { 1 } else { in_run };
+                window.blocks(in_run, panels.div_ceil(row_tasks).max(least)).into()
             }
             None if self.threads > 1 && row_tasks > 1 => {
                 dwindling(panels, panels.div_ceil(row_tasks), self.threads)

@@ -200,7 +200,7 @@ fn equals_its_definition(
     ];
     coordinates.truncate(if inputs > 1 { 3 } else { 2 });
     let window = Window::new(coordinates, vec![columns, rows]).unwrap();
-    let blocks = window.blocks(2 * columns).len();
+    let blocks = window.blocks(3, 6).len();
     assert_eq!((window.layout(), window.run(), blocks), (layout, columns, rows.div_ceil(2)));
     let copied = Places { window: Some((window, 0)), ..left.clone() };
     let right = Places::matrix((outputs, 1), (9 * inputs, outputs as isize));

@@ -15,6 +15,7 @@ use super::pack;
 use super::task::Runs;
 use crate::cpu::vector::copy_short;
 use smallvec::SmallVec;
+use std::iter;
 use std::ops::Range;
 
 /// An operand addressed by coordinates, sorted by stride, largest first.
@@ -112,12 +113,13 @@ impl Window {
         self.rows[0]
     }
 
-    /// Divides the rows into blocks of about `most`, within which as few of the outer axes as
-    /// possible change.
-    pub fn blocks(&self, most: usize) -> Vec<Range<usize>> {
-        let all: usize = self.rows.iter().product();
+    /// Divides the rows into blocks of about `most` panels, within which as few of the outer axes
+    /// as possible change. A run has `in_run` panels. Returns ranges of panels.
+    pub fn blocks(&self, in_run: usize, most: usize) -> Vec<Range<usize>> {
+        let extents = || iter::once(in_run).chain(self.rows[1..].iter().copied());
+        let all: usize = extents().product();
         let mut inner = 1;
-        for &extent in &self.rows {
+        for extent in extents() {
             if inner * extent > most {
                 let parts = (inner * extent).div_ceil(most).min(extent);
                 let starts = (0..all / (inner * extent)).flat_map(|outer| {
@@ -128,7 +130,7 @@ impl Window {
             }
             inner *= extent;
         }
-        std::iter::once(0..all).collect()
+        iter::once(0..all).collect()
     }
 
     /// Returns an order of the terms and the length of a block such that most terms of a block
@@ -314,7 +316,7 @@ fn even_terms(coordinates: &[Coordinate]) -> Vec<u32> {
 /// evenly spaced.
 fn pieces(even: &[u32], range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let mut rest = range;
-    std::iter::from_fn(move || {
+    iter::from_fn(move || {
         let start = rest.start;
         rest.start = rest.end.min(start + *even.get(start)? as usize);
         (start < rest.start).then_some(start..rest.start)

@@ -319,6 +319,14 @@ fn prefetch<const WRITE: bool>(p: *const u8) {
     let _ = p;
 }
 
+/// Prefetches the cache lines of `bytes` bytes at `p`, which may be any address, for reading or for
+/// writing.
+pub fn prefetch_all<const WRITE: bool>(p: *const u8, bytes: usize) {
+    for at in (0..bytes).step_by(LINE * size_of::<f32>()) {
+        prefetch::<WRITE>(p.wrapping_add(at));
+    }
+}
+
 /// Prefetches a strip of `K` registers at a place, from element `at` of the chunk on.
 #[inline(always)]
 pub fn fetch<L: Lanes, const K: usize, const WRITE: bool>(place: ChunkPointer, at: usize) {

@@ -5,6 +5,7 @@ mod apply;
 mod code;
 mod row;
 
+pub use apply::prefetch_all;
 pub use code::{ChunkPointer, Code, Op};
 
 use super::lanes::MOST_LANES;
