@@ -15,6 +15,7 @@
 //! - `x * 0 = 0` is not applied, because the shapes may differ.
 //! - Two casts become one if the middle type holds every value of the first type, because the
 //!   second cast then sees the value that the first one saw.
+//! - An integer is never different from itself, so that a choice by that is made.
 //!
 //! Powers by 3 and 4 are an exception: products round twice, which is at most one unit in the last
 //! place from the power.
@@ -92,8 +93,8 @@ fn simpler(graph: &Graph, id: NodeId) -> Option<Simpler> {
             _ if a == b && is_idempotent(*op) => Some(a),
             _ => None,
         },
-        (Op::Select, &[condition, then, otherwise]) => match uniform(graph, condition) {
-            Some(condition) => Some(if condition.is_true() { then } else { otherwise }),
+        (Op::Select, &[condition, then, otherwise]) => match decided(graph, condition) {
+            Some(holds) => Some(if holds { then } else { otherwise }),
             None if then == otherwise => Some(then),
             None => None,
         },
@@ -160,6 +161,16 @@ fn uniform(graph: &Graph, id: NodeId) -> Option<Scalar> {
     let source = if graph.node(cast).op == Op::Reshape { operand(cast) } else { cast };
     let (first, rest) = elements(graph, source)?.split_first()?;
     rest.iter().all(|scalar| scalar == first).then(|| first.cast(graph.dtype(id)))
+}
+
+/// Returns whether a condition holds, if that is known and the same everywhere. No integer is
+/// different from itself, as NaN is: tests for NaN are made for all types.
+fn decided(graph: &Graph, condition: NodeId) -> Option<bool> {
+    let is_nan = match (&graph.node(condition).op, graph.operands(condition)) {
+        (Op::Binary(BinaryOp::Ne), &[a, b]) => a == b && !graph.dtype(a).is_float(),
+        _ => false,
+    };
+    if is_nan { Some(false) } else { uniform(graph, condition).map(Scalar::is_true) }
 }
 
 /// Returns the node that `op` of `x` equals, if there is one.
@@ -308,7 +319,7 @@ graph g(%0) -> (A = %3, B = %5)
     #[test]
     fn integers_have_more_identities() {
         insta::assert_snapshot!(folded("\
-graph g(%0) -> (A = %2, B = %4, C = %5, D = %6)
+graph g(%0) -> (A = %2, B = %4, C = %5, D = %6, E = %8)
 %0 = input X : i8[2]
 %1 = constant 0 : i8[]
 %2 = add %1 %0 : i8[2]
@@ -316,8 +327,10 @@ graph g(%0) -> (A = %2, B = %4, C = %5, D = %6)
 %4 = bit_and %0 %3 : i8[2]
 %5 = round %0 : i8[2]
 %6 = mul %0 %1 : i8[2]
+%7 = cmp_ne %0 %0 : bool[2]
+%8 = select %7 %6 %0 : i8[2]
 "), @"
-    graph g(%0) -> (A = %0, B = %0, C = %0, D = %2)
+    graph g(%0) -> (A = %0, B = %0, C = %0, D = %2, E = %0)
     %0 = input X : i8[2]
     %1 = constant 0 : i8[]
     %2 = mul %0 %1 : i8[2]

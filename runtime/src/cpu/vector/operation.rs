@@ -53,6 +53,9 @@ widest! {
             ($($name:ident)*) => { match op {
                 UnaryOp::Log => map(a, out, elementary::log::<FUSED>),
                 UnaryOp::Log1p => map(a, out, elementary::log1p::<FUSED>),
+                UnaryOp::Acos => map(a, out, elementary::acos),
+                UnaryOp::Asin => map(a, out, elementary::asin),
+                UnaryOp::Atan => map(a, out, elementary::atan),
                 UnaryOp::Sin => map(a, out, elementary::sin),
                 UnaryOp::Cos => map(a, out, elementary::cos),
                 $(UnaryOp::$name => map(a, out, |x| f32::unary(UnaryOp::$name, x)),)*

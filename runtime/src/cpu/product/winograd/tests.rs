@@ -438,8 +438,7 @@ fn errors(convolution: &Convolution) -> Vec<f64> {
     let operands = [image, kernel, bias, residual];
     let expected = convolution.reference(operands);
     let error = |got: &[f32]| {
-        let squares =
-            got.iter().zip(&expected).map(|(got, (sum, _))| (f64::from(*got) - sum).powi(2));
+        let squares = got.iter().zip(&expected).map(|(got, sum)| (f64::from(*got) - sum).powi(2));
         (squares.sum::<f64>() / got.len() as f64).sqrt()
     };
     // The sums term by term.

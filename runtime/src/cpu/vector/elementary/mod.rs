@@ -378,6 +378,66 @@ pub fn cos(x: f32) -> f32 {
     (if (n + 1) & 2 == 0 { y } else { -y }) as f32
 }
 
+/// Computes the angle of the point (x, y), both of which are at least 0, in f64.
+#[inline(always)]
+fn angle(x: f64, y: f64) -> f64 {
+    // Angles are taken from the nearest of 0, π/4 and π/2: the tangent of the rest is at most that
+    // of π/8.
+    const LIMIT: f64 = std::f64::consts::SQRT_2 - 1.0;
+    use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
+    let [low, high] = [y <= LIMIT * x, x <= LIMIT * y];
+    let (y, x, from) = (
+        if low {
+            y
+        } else if high {
+            -x
+        } else {
+            y - x
+        },
+        if low {
+            x
+        } else if high {
+            y
+        } else {
+            x + y
+        },
+        if low {
+            0.0
+        } else if high {
+            FRAC_PI_2
+        } else {
+            FRAC_PI_4
+        },
+    );
+    let t = y / x;
+    let z = t * t;
+    // The series of the arctangent. What is left out is below 1e-9.
+    let p = 1.0 / 13.0 - z * (1.0 / 15.0 - z * (1.0 / 17.0 - z * (1.0 / 19.0)));
+    let p = 1.0 / 7.0 - z * (1.0 / 9.0 - z * (1.0 / 11.0 - z * p));
+    from + t * (1.0 - z * (1.0 / 3.0 - z * (1.0 / 5.0 - z * p)))
+}
+
+/// Computes the arctangent.
+#[inline(always)]
+pub fn atan(x: f32) -> f32 {
+    (angle(1.0, x.abs() as f64) as f32).copysign(x)
+}
+
+/// Computes the arcsine: NaN for |x| > 1.
+#[inline(always)]
+pub fn asin(x: f32) -> f32 {
+    let a = x.abs() as f64;
+    (angle(((1.0 - a) * (1.0 + a)).sqrt(), a) as f32).copysign(x)
+}
+
+/// Computes the arccosine: NaN for |x| > 1.
+#[inline(always)]
+pub fn acos(x: f32) -> f32 {
+    let a = x.abs() as f64;
+    let near = angle(a, ((1.0 - a) * (1.0 + a)).sqrt());
+    (if x < 0.0 { std::f64::consts::PI - near } else { near }) as f32
+}
+
 /// Computes log₂ of a positive finite f64 that is no smaller than the least f32.
 #[inline(always)]
 fn log2(a: f64) -> f64 {

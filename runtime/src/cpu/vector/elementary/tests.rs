@@ -128,6 +128,10 @@ fn within_units_in_the_last_place() {
     assert!(everywhere(log1p::<false>, f64::ln_1p) < 1.5);
     assert!(everywhere(log1p::<true>, f64::ln_1p) < 1.5);
     assert!(log1p::<true>(-0.0).is_sign_negative());
+    assert!(everywhere(atan, f64::atan) < 1.0);
+    assert!(everywhere(asin, f64::asin) < 1.0);
+    assert!(everywhere(acos, f64::acos) < 1.0);
+    assert!([atan(-0.0), asin(-0.0)].iter().all(|x| x.is_sign_negative()));
     let limit = TRIGONOMETRIC_LIMIT;
     assert!(error(sin, f64::sin, -limit, limit) < 1.0);
     assert!(error(cos, f64::cos, -limit, limit) < 1.0);
