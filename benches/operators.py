@@ -4,9 +4,9 @@
     pip install numpy onnx onnxruntime
     cargo build --release && python3 benches/operators.py [--tilec target/release/tilec] [--rounds 3] [--only TEXT…] [--markdown]
 
-A round runs ONNX Runtime and then `tilec bench FILE.onnx --device cpu` in a process of its own, each for about 0.3
-seconds, with as many threads as there are cores and with inputs and outputs that stay where they are. A line has the medians of the rounds' medians and their ratio, tilec's time to ONNX
-Runtime's: 2.00 is twice as long. The lines are sorted by it, the slowest first.
+A round runs ONNX Runtime and then `tilec bench FILE.onnx --device cpu` in a process of its own, each for about 0.3 seconds, with as many
+threads as there are cores and with inputs and outputs that stay where they are. A line has the medians of the rounds' medians and their
+ratio, tilec's time to ONNX Runtime's: 2.00 is twice as long. The lines are sorted by it, the slowest first.
 """
 
 import argparse
