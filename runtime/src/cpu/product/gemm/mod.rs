@@ -374,10 +374,10 @@ impl<T: Element, A: Pack<T>, B: Pack<T>, S: Store<T>> BatchProduct<'_, T, A, B, 
         view.outer_stride == 1 && (adjacent || panels == 1 || (panels <= FEW_PANELS && !scattered))
     }
 
-    /// Returns about the most rows of a task with a window: whole runs, at least one, unless that is
-    /// long. More rows are better, since neighbouring rows access the same elements and each task
-    /// copies them again. With more than one run, the window and the sums that wait for the next
-    /// block of k take at most `window_bytes`.
+    /// Returns about the most rows of a task with a window: whole runs, at least one, or part of a
+    /// long one. More rows are better, since neighbouring rows access the same elements and each
+    /// task copies them again. With more than one run, the window and the sums that wait for the
+    /// next block of k take at most `window_bytes`.
     fn rows_of_window(&self, window: &Window, columns: usize) -> usize {
         let Size { m, k, blocks: ProductBlocks { terms: block, window_bytes, .. }, .. } = self.size;
         let waiting = if k > block { columns.min(TASK_COLUMNS) } else { 0 };
