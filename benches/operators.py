@@ -321,15 +321,15 @@ def onnx_runtime(case):
     return lambda: session.run_with_iobinding(binding)
 
 
-def tilec(program, case, folder, runs):
-    """The median time of the case in tilec, of so many runs."""
+def tilec(program, case, folder, repetitions):
+    """The median time of the case in tilec, in this many repetitions."""
     file = folder / "case.onnx"
     onnx.save(case.model, file)
     inputs = []
     for name, value in case.feeds.items():
         numpy.save(folder / f"{name}.npy", value)
         inputs += ["--input", f"{name}={folder / name}.npy"]
-    command = [program, "bench", str(file), "--device", "cpu", "--json", "--iterations", str(runs), *inputs]
+    command = [program, "bench", str(file), "--device", "cpu", "--json", "--iterations", str(repetitions), *inputs]
     made = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if made.returncode:
         raise RuntimeError(made.stderr.strip().splitlines()[-1] if made.stderr.strip() else f"exit code {made.returncode}")
@@ -346,8 +346,9 @@ def measure(program, case, rounds, folder):
     try:
         for _ in range(rounds):
             others.append(median_of(rival))
-            runs = min(max(int(SECONDS / others[-1]), 5), 10000)
-            ours.append(tilec(program, case, folder, runs))
+            # A repetition of `tilec bench` takes at least a millisecond.
+            repetitions = max(int(SECONDS / max(others[-1], 1e-3)), 5)
+            ours.append(tilec(program, case, folder, repetitions))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return None, f"tilec: {error}"
     return (statistics.median(ours), statistics.median(others)), None

@@ -200,3 +200,33 @@ graph g(%0) -> (S = %3)
         assert_eq!(outputs.get("S").unwrap().to_f64s(), [4.0], "on {}", device.name());
     }
 }
+
+/// Longer than the rows of one task, and than the places of a block.
+#[test]
+fn long_axes() {
+    let agree = |source: &str, inputs: &[(&str, &Tensor)]| {
+        let [expected, found] =
+            ["reference", "cpu"].map(|name| run(source, inputs, &Device::named(name).unwrap()));
+        assert!(expected.is_ok() && found == expected, "{source}");
+    };
+    for (length, stride) in [(1025, 1), (2503, 1), (5000, 2)] {
+        let image = numbers(DType::F32, &[length, 16], 1, false);
+        let kernel = numbers(DType::F32, &[24, 16, 3], 2, false);
+        let source = format!(
+            "function f(X[N, C], K[F, C, J]) -> (Y) {{
+                Y[n, f: {}, F] = +(X[{stride}*n + j - 1, c] * K[f, c, j]);
+            }}",
+            length / stride
+        );
+        agree(&source, &[("X", &image), ("K", &kernel)]);
+    }
+    for dtype in [DType::F32, DType::U8] {
+        let [left, right] =
+            [3, 29].map(|columns| numbers(dtype, &[4507, columns], columns as u64, false));
+        let source = "function f(A[R, I], B[R, J]) -> (Y) {
+            Left[r, i: R, I + J] = =(A[r, i]);
+            Y[r, I + j: R, I + J] = =(B[r, j]) default Left;
+        }";
+        agree(source, &[("A", &left), ("B", &right)]);
+    }
+}

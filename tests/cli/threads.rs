@@ -1,5 +1,5 @@
-//! The number of threads: training gives the same weights, bit for bit, with any; what is no number
-//! is refused.
+//! The number of threads: training gives the same weights, bit for bit, with any, and running sums
+//! the same sums; what is no number is refused.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -48,6 +48,35 @@ fn training_does_not_depend_on_the_number_of_threads() {
     // More than most machines of these tests have, and those of this machine.
     for threads in ["7", ""] {
         assert!(one == train(threads), "{threads} threads");
+    }
+}
+
+/// Sums of f64 depend on their order. The lines are longer than what is taken at once.
+#[test]
+fn running_sums_do_not_depend_on_the_number_of_threads() {
+    let source =
+        "function f(X[B, N]) -> (Y) { Y[b, n: B, N] = +(as_float(X[b, k], 64)), n - k < N; }";
+    let file = program("running_sums", source);
+    let folder = empty_folder("running_sums_data");
+    let value = |n: usize| ((n * 7919 + 13) % 1013) as f32 / 101.0 - 5.0;
+    let x = Tensor::from_f32([33, 2047], &(0..33 * 2047).map(value).collect::<Vec<_>>()).unwrap();
+    let input = folder.join("x.npy");
+    npy::write(&x, File::create(&input).unwrap()).unwrap();
+    let sums = |threads: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tilec"))
+            .args(["run".as_ref(), file.as_os_str()])
+            .args(["--device", "cpu", "--input", &format!("X={}", input.display())])
+            .arg("--output-dir")
+            .arg(folder.join(threads))
+            .env("TILE_THREADS", threads)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::read(folder.join(threads).join("Y.npy")).unwrap()
+    };
+    let one = sums("1");
+    for threads in ["2", "5"] {
+        assert!(one == sums(threads), "{threads} threads");
     }
 }
 

@@ -15,7 +15,7 @@
 //! - `x * 0 = 0` is not applied, because the shapes may differ.
 //! - Two casts become one if the middle type holds every value of the first type, because the
 //!   second cast then sees the value that the first one saw.
-//! - An integer is never different from itself, so that a choice by that is made.
+//! - `x != x` is false for integers, so that `select` gives its second value.
 //!
 //! Powers by 3 and 4 are an exception: products round twice, which is at most one unit in the last
 //! place from the power.
@@ -163,14 +163,14 @@ fn uniform(graph: &Graph, id: NodeId) -> Option<Scalar> {
     rest.iter().all(|scalar| scalar == first).then(|| first.cast(graph.dtype(id)))
 }
 
-/// Returns whether a condition holds, if that is known and the same everywhere. No integer is
-/// different from itself, as NaN is: tests for NaN are made for all types.
+/// Returns whether a condition holds, if that is known and the same everywhere. `x != x` asks for
+/// NaN, which integers do not have.
 fn decided(graph: &Graph, condition: NodeId) -> Option<bool> {
-    let is_nan = match (&graph.node(condition).op, graph.operands(condition)) {
+    let never = match (&graph.node(condition).op, graph.operands(condition)) {
         (Op::Binary(BinaryOp::Ne), &[a, b]) => a == b && !graph.dtype(a).is_float(),
         _ => false,
     };
-    if is_nan { Some(false) } else { uniform(graph, condition).map(Scalar::is_true) }
+    if never { Some(false) } else { uniform(graph, condition).map(Scalar::is_true) }
 }
 
 /// Returns the node that `op` of `x` equals, if there is one.

@@ -3,20 +3,22 @@
 use super::job::{Job, parallel};
 use super::runner::Runner;
 use crate::cpu::memory::{Launch, Operand, Output};
+use crate::cpu::threads::pool;
 use std::ops::Range;
 use tile_compiler::native::{self, NativeProgram};
 
-/// The most pieces that are computed block by block. A piece of a block takes some time to begin.
+/// The most pieces that are computed block by block: each costs some time to begin, in each block.
 const MOST_PIECES: usize = 16;
 
-/// The places of a block, which are to stay in a core's cache until all pieces have been there.
+/// The most places of a block. Its memory stays in a core's cache from the first piece to the last.
 const BLOCK: usize = 1 << 16;
 
 /// A nest in pieces, ready to run.
 pub struct Pieces {
     pieces: Vec<Piece>,
-    /// The length of the first axis, if all pieces have the same. They are then computed together
-    /// for some rows after others: what one piece leaves out of a cache line, another fills in.
+    /// The length of the first axis, if all pieces have the same and are computed block by block:
+    /// all pieces of some rows, then those of the next rows. A cache line to which several pieces
+    /// write is then written to memory once.
     rows: Option<usize>,
 }
 
@@ -40,9 +42,13 @@ impl Pieces {
             Piece { operands: operands.clone(), program: program.clone(), epilogue, units }
         };
         let pieces: Vec<Piece> = pieces.iter().map(prepare).collect();
-        let rows = pieces.first().and_then(Piece::rows);
-        let rows = rows.filter(|&rows| {
-            pieces.len() <= MOST_PIECES && rows > 1 && pieces.iter().all(|piece| piece.has(rows))
+        let rows = pieces.first().and_then(Piece::rows).filter(|&rows| {
+            let places: usize = pieces.iter().map(|piece| piece.places(rows)).sum();
+            pieces.len() <= MOST_PIECES
+                && rows >= 2 * pool::threads()
+                && pieces.iter().all(|piece| piece.has_rows(rows))
+                // Pieces with one place a row lie one after the other.
+                && (MOST_PIECES + 1..=BLOCK).contains(&places)
         });
         Self { pieces, rows }
     }
@@ -68,7 +74,7 @@ impl Pieces {
             .collect();
         let parts = pieces.iter().zip(&jobs);
         if let &Some(rows) = rows {
-            let places: usize = pieces.iter().map(|piece| piece.program.places() / rows).sum();
+            let places: usize = pieces.iter().map(|piece| piece.places(rows)).sum();
             let work = |piece: &Piece| piece.work().saturating_mul(piece.units.len() / rows);
             let work = pieces.iter().map(work).fold(0, usize::saturating_add);
             parallel(
@@ -76,11 +82,11 @@ impl Pieces {
                 work,
                 || jobs.iter().map(Job::streamer).collect::<Vec<_>>(),
                 |machines, range| {
-                    let size = (BLOCK / places.max(1)).max(1);
+                    let size = BLOCK / places;
                     for start in range.clone().step_by(size) {
                         let end = range.end.min(start + size);
                         for ((piece, job), machine) in parts.clone().zip(&mut *machines) {
-                            let row = piece.program.places() / rows;
+                            let row = piece.places(rows);
                             // SAFETY: `parallel` gives each row to one thread.
                             unsafe { job.stream(machine, start * row..end * row) };
                         }
@@ -128,8 +134,13 @@ impl Piece {
         self.program.epilogue.space.extents.first().copied()
     }
 
+    /// Returns the places of a row, if the first axis has so many.
+    fn places(&self, rows: usize) -> usize {
+        self.program.places() / rows.max(1)
+    }
+
     /// Returns whether the first axis has this length, and each of its rows whole units.
-    fn has(&self, rows: usize) -> bool {
-        self.rows() == Some(rows) && (self.program.places() / rows).is_multiple_of(self.unit())
+    fn has_rows(&self, rows: usize) -> bool {
+        self.rows() == Some(rows) && self.places(rows).is_multiple_of(self.unit())
     }
 }

@@ -98,7 +98,7 @@ impl Running {
                     // place to one thread.
                     let values = unsafe { std::slice::from_raw_parts_mut(start, chunk.len()) };
                     if line.width < width {
-                        // The processor does not foresee the parts of the next row.
+                        // The next row is far away, so that the processor does not fetch it ahead.
                         let bytes = size_of_val(found);
                         let next = found.as_ptr().wrapping_offset(to_next).cast();
                         strip::prefetch_all::<false>(next, bytes);
@@ -146,21 +146,26 @@ impl Running {
     }
 
     /// Visits whole groups of aggregates in running order, in chunks of consecutive places. `visit`
-    /// gets the number of the first group on the axis.
+    /// gets the number of the first group on the axis. A chunk has whole lines or lies in one, so
+    /// that a line is divided in the same way whatever places there are before it.
     fn groups(&self, places: Range<usize>, mut visit: impl FnMut(usize, Range<usize>)) {
         let Line { width, length, reversed, .. } = self.line;
-        let most = CHUNK / width * width;
+        let size = length * width;
+        let most = if size <= CHUNK { CHUNK / size * size } else { CHUNK / width * width };
+        let is_part = |place: usize| size > CHUNK || !place.is_multiple_of(size);
         let Range { mut start, mut end } = places;
         while start < end {
             let (group, chunk) = if reversed {
                 let row = (end - 1) / self.row * self.row;
-                let first = end.saturating_sub(most).max(start).max(row);
+                let line = if is_part(end) { (end - 1) / size * size } else { 0 };
+                let first = end.saturating_sub(most).max(start).max(row).max(line);
                 let chunk = first..end;
                 end = first;
                 (chunk.end / width - 1, chunk)
             } else {
                 let row = (start / self.row).saturating_add(1).saturating_mul(self.row);
-                let last = end.min(start + most).min(row);
+                let line = if is_part(start) { (start / size + 1) * size } else { usize::MAX };
+                let last = end.min(start + most).min(row).min(line);
                 let chunk = start..last;
                 start = last;
                 (chunk.start / width, chunk)

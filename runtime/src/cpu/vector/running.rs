@@ -32,7 +32,7 @@ vectorised! {
         sums: &mut [T],
     ) {
         each_aggregation!(aggregation, A => {
-            let has_parts = has_parts(A::AGGREGATION);
+            let has_parts = has_parts(A::AGGREGATION, T::FLOAT);
             let way = Way { identity, term: |x: T| x, value: |x: T| x, f: A::combine, has_parts };
             all_lines(line, place, terms, values, sums, way)
         })
@@ -53,7 +53,8 @@ widest! {
     ) {
         each_aggregation!(aggregation, A => {
             let (term, value) = (|x: f32| x as f64, |x: f64| x as f32);
-            let has_parts = has_parts(A::AGGREGATION);
+            // No part of f32s leaves the range of f64.
+            let has_parts = has_parts(A::AGGREGATION, false);
             let way = Way { identity, term, value, f: A::combine, has_parts };
             all_lines(line, place, terms, values, sums, way)
         })
@@ -72,9 +73,14 @@ struct Way<S, A, B, F> {
 }
 
 /// Returns whether parts of a run may be aggregated apart. The product of a part may leave the
-/// range of its type where the run would be 0 or infinite before.
-const fn has_parts(aggregation: Aggregation) -> bool {
-    !matches!(aggregation, Aggregation::Product)
+/// range of its type where the run would be 0 or infinite before, and a sum that is `limited` to
+/// the range of its terms where the run would stay within.
+const fn has_parts(aggregation: Aggregation, limited: bool) -> bool {
+    match aggregation {
+        Aggregation::Product => false,
+        Aggregation::Sum => !limited,
+        _ => true,
+    }
 }
 
 /// Takes the terms of each line in turn.
@@ -228,6 +234,16 @@ mod tests {
         terms[0] = 0.0;
         run_along_f32(Aggregation::Product, &line, 0, 1.0, &terms, &mut values, &mut [1.0]);
         assert_eq!(values, vec![0.0; 128]);
+    }
+
+    /// The sum of a part of these terms is infinite, and no running sum is.
+    #[test]
+    fn sums_stay_in_the_range_of_f64() {
+        let line = Line { width: 1, length: 128, reversed: false, added: 0..128 };
+        let (mut terms, mut values) = (vec![0.0; 128], vec![f64::NAN; 128]);
+        (terms[0], terms[20], terms[21], terms[22]) = (-1.5e308, 1e308, 0.9e308, -1.9e308);
+        run_along(Aggregation::Sum, &line, 0, 0.0, &terms, &mut values, &mut [0.0]);
+        assert!(values.iter().all(|value| value.is_finite()), "{values:?}");
     }
 
     #[test]

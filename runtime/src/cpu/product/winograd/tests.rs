@@ -272,9 +272,9 @@ fn check(convolution: &Convolution) {
     let operands = [image, kernel, bias, residual];
     let expected = convolution.reference(operands);
     // Pixels and taps are below 1. With the matrices A, B, G of an algorithm with six points along
-    // one side, the magnitudes of all that a result is made of add up to at most the square of
-    // max |Aᵀ| (|G| 1 · |Bᵀ| 1) for each channel: 564 with 3 taps, 1132 with 5. Each is rounded,
-    // and the errors of several channels have both signs.
+    // one side, a result is a sum of terms whose magnitudes add up to at most the square of
+    // max |Aᵀ| (|G| 1 · |Bᵀ| 1) for each channel: 564 with 3 taps, 1132 with 5. An estimate: each
+    // term is rounded once, and errors of channels add up as random numbers do.
     let magnitude = if convolution.taps == 3 { 564.0 } else { 1132.0 };
     let rounding = f64::from(f32::EPSILON) / 2.0;
     let tolerance = rounding * magnitude * (convolution.channels as f64).sqrt();

@@ -378,7 +378,8 @@ pub fn cos(x: f32) -> f32 {
     (if (n + 1) & 2 == 0 { y } else { -y }) as f32
 }
 
-/// Computes the angle of the point (x, y), both of which are at least 0, in f64.
+/// Computes the angle between the x axis and the line from the origin to (x, y), for x and y of at
+/// least 0.
 #[inline(always)]
 fn angle(x: f64, y: f64) -> f64 {
     // Angles are taken from the nearest of 0, π/4 and π/2: the tangent of the rest is at most that

@@ -322,8 +322,10 @@ fn prefetch<const WRITE: bool>(p: *const u8) {
 /// Prefetches the cache lines of `bytes` bytes at `p`, which may be any address, for reading or for
 /// writing.
 pub fn prefetch_all<const WRITE: bool>(p: *const u8, bytes: usize) {
-    for at in (0..bytes).step_by(LINE * size_of::<f32>()) {
-        prefetch::<WRITE>(p.wrapping_add(at));
+    let line = LINE * size_of::<f32>();
+    let before = p.addr() % line;
+    for at in (0..before + bytes).step_by(line) {
+        prefetch::<WRITE>(p.wrapping_sub(before).wrapping_add(at));
     }
 }
 
