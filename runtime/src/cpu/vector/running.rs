@@ -241,7 +241,7 @@ mod tests {
     fn sums_stay_in_the_range_of_f64() {
         let line = Line { width: 1, length: 128, reversed: false, added: 0..128 };
         let (mut terms, mut values) = (vec![0.0; 128], vec![f64::NAN; 128]);
-        (terms[0], terms[20], terms[21], terms[22]) = (-1.5e308, 1e308, 0.9e308, -1.9e308);
+        (terms[0], terms[20], terms[21], terms[22]) = (-1.5e308, 1e308, 0.9e308, -1e308);
         run_along(Aggregation::Sum, &line, 0, 0.0, &terms, &mut values, &mut [0.0]);
         assert!(values.iter().all(|value| value.is_finite()), "{values:?}");
     }
