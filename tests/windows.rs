@@ -1,5 +1,6 @@
 //! Aggregations of elements as they are, over windows and rows of any size: on the cpu device as in
-//! the reference. Elements are whole numbers, so that every sum is exact.
+//! the reference. Elements are whole numbers, so that every sum is exact. And padding with elements
+//! of the tensor itself.
 
 mod common;
 
@@ -228,5 +229,24 @@ fn long_axes() {
             Y[r, I + j: R, I + J] = =(B[r, j]) default Left;
         }";
         agree(source, &[("A", &left), ("B", &right)]);
+    }
+}
+
+/// Padding with elements of the other end, or in reverse, after negative padding has cropped: as
+/// ONNX Runtime wraps, and as NumPy reflects what is left.
+#[test]
+fn cropped_elements_do_not_come_back() {
+    for (mode, pads, expected) in [
+        ("wrap", [1, -1], vec![1.0, 0.0, 1.0]),
+        ("wrap", [-1, 1], vec![1.0, 2.0, 1.0]),
+        ("wrap", [2, -1], vec![0.0, 1.0, 0.0, 1.0]),
+        ("wrap", [-1, 2], vec![1.0, 2.0, 1.0, 2.0]),
+        ("reflect", [-1, 2], vec![1.0, 2.0, 1.0, 2.0]),
+    ] {
+        let source = format!(
+            "function f(X[N]) -> (Y) {{ Y = OnnxPad_2(mode = \"{mode}\", pads = {pads:?})(X); }}"
+        );
+        let x = Tensor::from_f32([3], &[0.0, 1.0, 2.0]).unwrap();
+        assert_eq!(run(&source, &[("X", &x)], &Device::cpu()), Ok(expected), "{mode} {pads:?}");
     }
 }
