@@ -16,9 +16,9 @@ const BLOCK: usize = 1 << 16;
 /// A nest in pieces, ready to run.
 pub struct Pieces {
     pieces: Vec<Piece>,
-    /// The length of the first axis, if all pieces have the same and are computed block by block:
-    /// all pieces of some rows, then those of the next rows. A cache line to which several pieces
-    /// write is then written to memory once.
+    /// The length of the first axis, if all pieces have the same and may be computed block by
+    /// block: all pieces of some rows, then those of the next rows. A cache line to which several
+    /// pieces write is then written to memory once.
     rows: Option<usize>,
 }
 
@@ -45,7 +45,6 @@ impl Pieces {
         let rows = pieces.first().and_then(Piece::rows).filter(|&rows| {
             let places: usize = pieces.iter().map(|piece| piece.places(rows)).sum();
             pieces.len() <= MOST_PIECES
-                && rows >= 2 * pool::threads()
                 && pieces.iter().all(|piece| piece.has_rows(rows))
                 // Pieces with one place a row lie one after the other.
                 && (MOST_PIECES + 1..=BLOCK).contains(&places)
@@ -73,7 +72,8 @@ impl Pieces {
             })
             .collect();
         let parts = pieces.iter().zip(&jobs);
-        if let &Some(rows) = rows {
+        // With few rows for each thread, the threads divide the pieces instead.
+        if let Some(rows) = rows.filter(|&rows| rows >= 2 * pool::threads()) {
             let places: usize = pieces.iter().map(|piece| piece.places(rows)).sum();
             let work = |piece: &Piece| piece.work().saturating_mul(piece.units.len() / rows);
             let work = pieces.iter().map(work).fold(0, usize::saturating_add);
